@@ -1,0 +1,1 @@
+"""What exists: requests, nodes, devices, decisions and reasons, as frozen values and integers."""

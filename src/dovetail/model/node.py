@@ -1,0 +1,44 @@
+"""A node: what it offers, what it forbids, which cards it has and who enforces the choice of a card."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from dovetail.model.device import Device
+
+CPU, MEMORY, STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
+BASE_RESOURCES = (CPU, MEMORY, STORAGE, PODS)  # cpu in milli, memory and storage in bytes, pods in pods
+
+
+class Enforcer(StrEnum):
+    """Who makes a container see the card that was chosen for it."""
+
+    DOVETAIL = "dovetail"
+    HAMI = "hami"
+    STOCK = "stock"  # the vendor's own plugin: kubelet picks the card, whole cards only
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    key: str
+    value: str
+    effect: str  # NoSchedule | PreferNoSchedule | NoExecute
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    name: str
+    allocatable: Mapping[str, int] = field(default_factory=dict)  # resource name -> amount in its unit
+    devices: tuple[Device, ...] = ()  # in registration order: ties depend on it
+    links: tuple[tuple[int, ...], ...] = ()  # pair score between devices, by position; () = unknown
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+    enforcer: Enforcer = Enforcer.HAMI
+    mig: bool = False  # the node's GPUs are cut by MIG in a way that is not placed yet

@@ -1,0 +1,142 @@
+"""A pod as the scheduler sees it: what it asks for, where it may go, how it wants to be placed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from dovetail.model.decision import Share
+from dovetail.model.reason import Reason
+from dovetail.model.rules import NodeRules
+
+
+class ContainerKind(IntEnum):
+    INIT = 0  # runs alone before the others and gives everything back
+    SIDECAR = 1  # an init container with restartPolicy Always: stays
+    APP = 2
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAsk:
+    """So many distinct cards of one vendor. Memory and compute are per card.
+
+    Memory is `memory_mib`, or `memory_percent` of the card where that is not None.
+    """
+
+    vendor: str
+    count: int
+    memory_mib: int = 0
+    memory_percent: int | None = None
+    compute_milli: int = 0  # 0 = no claim on compute: share with anyone
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    name: str
+    kind: ContainerKind = ContainerKind.APP
+    asks: tuple[DeviceAsk, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRules:
+    """Which cards of a vendor a pod accepts. Empty tuples demand nothing; a `nouse` wins over a `use`."""
+
+    vendor: str
+    use_types: tuple[str, ...] = ()
+    nouse_types: tuple[str, ...] = ()
+    use_uuids: tuple[str, ...] = ()
+    nouse_uuids: tuple[str, ...] = ()
+    numa_bind: bool = False
+    mode: str = ""  # a card is accepted only if this text contains the card's mode; "" = any
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How a pod wants to be placed: a node policy and a chain of device policies."""
+
+    node: str = "binpack"
+    device: tuple[str, ...] = ("spread",)
+    weights: tuple[int, int, int] = (1, 1, 1)  # slot, compute, memory in the device score
+
+
+ANY_NODE = NodeRules()
+DEFAULT_PROFILE = Profile()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a pod cannot be placed whatever the nodes are."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    namespace: str
+    name: str
+    uid: str
+    resources: Mapping[str, int] = field(default_factory=dict)  # effective request incl. overhead; `pods` is implied
+    scored_cpu_milli: int = 0  # with Kubernetes' 100m / 200 MiB for containers that ask for nothing: scores only
+    scored_memory: int = 0
+    containers: tuple[Container, ...] = ()  # init containers first, then the others: HAMi's order
+    device_rules: tuple[DeviceRules, ...] = ()
+    node_rules: NodeRules = ANY_NODE
+    profile: Profile = DEFAULT_PROFILE
+    priority: int = 0
+    created: float = 0.0  # seconds since the epoch
+    owner: str = ""  # "Deployment/namespace/name"; "" = nobody
+    group: str = ""  # "namespace/podgroup"; "" = a group of one
+    quota_use: Mapping[str, int] = field(default_factory=dict)  # what a native ResourceQuota counts
+    refusal: Refusal | None = None
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def wants_devices(self) -> bool:
+        return any(container.asks for container in self.containers)
+
+    def rules_for(self, vendor: str) -> DeviceRules:
+        return next((rules for rules in self.device_rules if rules.vendor == vendor), DeviceRules(vendor))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The unit of scheduling: at least `minimum` of these pods are placed, or none is."""
+
+    name: str
+    pods: tuple[Pod, ...]
+    minimum: int = 1
+    running: int = 0  # members that hold a node already; they count towards the minimum
+
+    @property
+    def order(self) -> tuple[int, float, str]:
+        """Priority first, then age, then namespace/name: a total order."""
+        return (
+            -max(pod.priority for pod in self.pods),
+            min(pod.created for pod in self.pods),
+            self.name,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """A namespace's limits on sums over its pods: what Kubernetes counts, and HAMi's device memory and compute."""
+
+    namespace: str
+    name: str
+    hard: Mapping[str, int] = field(default_factory=dict)  # "requests.cpu" -> amount in the resource's unit
+    device_memory_mib: Mapping[str, int] = field(default_factory=dict)  # vendor -> MiB over all cards
+    device_compute_milli: Mapping[str, int] = field(default_factory=dict)  # vendor -> milli over all cards
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPod:
+    """A pod that holds a node. `shares` None: nobody wrote down which cards it has."""
+
+    pod: Pod
+    node: str
+    shares: tuple[Share, ...] | None

@@ -1,0 +1,135 @@
+"""Every *no* is typed: a code that arrays can hold, a name people can count, and HAMi's word where HAMi has one.
+
+Text is derived from the code, never the other way round.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class Reason(IntEnum):
+    """Why a node, a card or a pod was refused. 0 is not a refusal."""
+
+    OK = 0
+    # The node itself (Kubernetes' rules).
+    NODE_NAME = 1
+    NODE_UNSCHEDULABLE = 2
+    TAINT = 3
+    NODE_SELECTOR = 4
+    NODE_AFFINITY = 5
+    NODE_NOT_READY = 6
+    # What the node has left.
+    CPU = 10
+    MEMORY = 11
+    STORAGE = 12
+    PODS = 13
+    EXTENDED = 14
+    # The node's devices as a whole.
+    UNREGISTERED = 20
+    TOO_FEW_CARDS = 21
+    MIG_NODE = 22
+    WHOLE_CARDS_ONLY = 23
+    # One card, in the order in which HAMi asks (pkg/device/nvidia/device.go:715).
+    CARD_UNHEALTHY = 30
+    CARD_CORDONED = 31
+    CARD_TYPE = 32
+    CARD_NUMA = 33
+    CARD_UUID = 34
+    CARD_SLOTS = 35
+    CARD_IN_USE = 36
+    CARD_QUOTA = 37
+    CARD_MEMORY = 38
+    CARD_COMPUTE = 39
+    CARD_COMPUTE_EXHAUSTED = 40
+    CARD_MIG = 41
+    CARDS_TOO_FEW_FIT = 42
+    CARD_QUARANTINED = 43
+    # The pod or its group, whatever the nodes.
+    GROUP_INCOMPLETE = 50
+    GROUP_NOT_PLACED = 51
+    QUOTA = 52
+    RESOURCE_CLAIMS = 53
+    INVALID_REQUEST = 54
+    NO_NODES = 55
+    SCHEDULING_GATED = 56
+
+
+class Word(NamedTuple):
+    """How a reason is said."""
+
+    name: str  # stable, countable, in JSON
+    sentence: str  # for people
+    hami: str | None  # HAMi's own string for the same thing
+
+
+WORDS: dict[Reason, Word] = {
+    Reason.OK: Word("Ok", "fits", None),
+    Reason.NODE_NAME: Word("NodeNameMismatch", "the pod names another node", None),
+    Reason.NODE_UNSCHEDULABLE: Word("NodeUnschedulable", "node is cordoned", None),
+    Reason.TAINT: Word("TaintNotTolerated", "taint not tolerated", None),
+    Reason.NODE_SELECTOR: Word("NodeSelectorMismatch", "nodeSelector does not match", None),
+    Reason.NODE_AFFINITY: Word("NodeAffinityMismatch", "required node affinity does not match", None),
+    Reason.NODE_NOT_READY: Word("NodeNotReady", "node is not ready", None),
+    Reason.CPU: Word("InsufficientCPU", "CPU short", None),
+    Reason.MEMORY: Word("InsufficientMemory", "memory short", None),
+    Reason.STORAGE: Word("InsufficientEphemeralStorage", "ephemeral storage short", None),
+    Reason.PODS: Word("TooManyPods", "no pod slot left", None),
+    Reason.EXTENDED: Word("InsufficientExtendedResource", "extended resource short", None),
+    Reason.UNREGISTERED: Word("NodeUnregistered", "node has no such device", "node unregistered"),
+    Reason.TOO_FEW_CARDS: Word(
+        "NodeInsufficientDevice", "node has fewer cards than one container asks for", "NodeInsufficientDevice"
+    ),
+    Reason.MIG_NODE: Word("MigNotSupported", "node's GPUs are in MIG mode, which is not placed yet", None),
+    Reason.WHOLE_CARDS_ONLY: Word(
+        "WholeCardsOnly", "kubelet picks the card on this node, so only whole cards can be promised", None
+    ),
+    Reason.CARD_UNHEALTHY: Word("CardNotHealth", "GPU unhealthy", "CardNotHealth"),
+    Reason.CARD_CORDONED: Word("CardCordoned", "GPU cordoned", "CardCordoned"),
+    Reason.CARD_TYPE: Word("CardTypeMismatch", "GPU type does not match", "CardTypeMismatch"),
+    Reason.CARD_NUMA: Word("NumaNotFit", "GPUs of one NUMA node are too few", "NumaNotFit"),
+    Reason.CARD_UUID: Word("CardUuidMismatch", "GPU UUID does not match", "CardUuidMismatch"),
+    Reason.CARD_SLOTS: Word("CardTimeSlicingExhausted", "GPU has no slot left", "CardTimeSlicingExhausted"),
+    Reason.CARD_IN_USE: Word(
+        "ExclusiveDeviceAllocateConflict",
+        "GPU already in use, wanted exclusively",
+        "ExclusiveDeviceAllocateConflict",
+    ),
+    Reason.CARD_QUOTA: Word("ResourceQuotaNotFit", "namespace quota for GPU memory or compute", "ResourceQuotaNotFit"),
+    Reason.CARD_MEMORY: Word("CardInsufficientMemory", "GPU memory short", "CardInsufficientMemory"),
+    Reason.CARD_COMPUTE: Word("CardInsufficientCore", "GPU compute short", "CardInsufficientCore"),
+    Reason.CARD_COMPUTE_EXHAUSTED: Word(
+        "CardComputeUnitsExhausted", "GPU compute fully booked", "CardComputeUnitsExhausted"
+    ),
+    Reason.CARD_MIG: Word("CardMigTopologyInfeasible", "GPU is in MIG mode", "CardMigTopologyInfeasible"),
+    Reason.CARDS_TOO_FEW_FIT: Word(
+        "AllocatedCardsInsufficientRequest",
+        "some GPUs fit, but fewer than asked for",
+        "AllocatedCardsInsufficientRequest",
+    ),
+    Reason.CARD_QUARANTINED: Word("CardQuarantined", "GPU in use by a pod but not registered by its node", None),
+    Reason.GROUP_INCOMPLETE: Word("GroupIncomplete", "the pod group has fewer pods than its minMember", None),
+    Reason.GROUP_NOT_PLACED: Word("GroupNotPlaced", "fewer members of the pod group fit than its minMember", None),
+    Reason.QUOTA: Word("QuotaExceeded", "namespace quota exceeded", None),
+    Reason.RESOURCE_CLAIMS: Word("ResourceClaimsNotSupported", "resource claims are not placed yet", None),
+    Reason.INVALID_REQUEST: Word("InvalidRequest", "the pod's request cannot be understood", None),
+    Reason.NO_NODES: Word("NoNodes", "the cluster has no nodes", None),
+    Reason.SCHEDULING_GATED: Word("SchedulingGated", "the pod has scheduling gates", None),
+}
+
+POD_LEVEL = frozenset(r for r in Reason if r >= Reason.GROUP_INCOMPLETE)  # no node can cure these
+
+
+def name(reason: Reason) -> str:
+    return WORDS[reason].name
+
+
+def sentence(reason: Reason) -> str:
+    return WORDS[reason].sentence
+
+
+def hami_name(reason: Reason) -> str:
+    """HAMi's wording, or ours where HAMi has none."""
+    word = WORDS[reason]
+    return word.hami or word.name

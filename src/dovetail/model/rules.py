@@ -1,0 +1,112 @@
+"""Kubernetes' rules about which nodes a pod may use, as values with one question each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dovetail.model.node import Node, Taint
+from dovetail.model.reason import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    key: str = ""
+    operator: str = "Equal"  # Equal | Exists | Lt | Gt
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """k8s.io/api/core/v1/toleration.go: an empty effect, or an empty key with Exists, matches all."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        if self.operator == "Exists":
+            return True
+        if not self.key:
+            return False
+        if self.operator in ("Lt", "Gt"):
+            return _compare(taint.value, self.operator, self.value)
+        return self.value == taint.value
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One matchExpressions or matchFields row."""
+
+    key: str
+    operator: str  # In | NotIn | Exists | DoesNotExist | Gt | Lt
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        present = self.key in labels
+        if self.operator == "Exists":
+            return present
+        if self.operator == "DoesNotExist":
+            return not present
+        if self.operator == "NotIn":
+            return not present or labels[self.key] not in self.values
+        if not present:
+            return False
+        if self.operator == "In":
+            return labels[self.key] in self.values
+        return _compare(labels[self.key], self.operator, self.values[0] if self.values else "")
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityTerm:
+    """Expressions over labels and over fields; all must hold. An empty term matches nothing."""
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+    def matches(self, node: Node) -> bool:
+        if not self.expressions and not self.fields:
+            return False
+        return all(e.matches(node.labels) for e in self.expressions) and all(
+            f.matches({"metadata.name": node.name}) for f in self.fields
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRules:
+    """What a pod demands of a node whatever is running there: a static class, evaluated when a node changes."""
+
+    node_name: str = ""
+    selector: tuple[tuple[str, str], ...] = ()  # sorted (label, value)
+    affinity: tuple[AffinityTerm, ...] | None = None  # any term may match; None = no demand
+    tolerations: tuple[Toleration, ...] = ()
+
+    def refusal(self, node: Node) -> Reason:
+        """The first rule that the node breaks, in kube-scheduler's order of plugins."""
+        if self.node_name and self.node_name != node.name:
+            return Reason.NODE_NAME
+        if node.unschedulable and not self._tolerates(Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")):
+            return Reason.NODE_UNSCHEDULABLE
+        if self.untolerated(node) is not None:
+            return Reason.TAINT
+        if any(node.labels.get(label) != value for label, value in self.selector):
+            return Reason.NODE_SELECTOR
+        if self.affinity is not None and not any(term.matches(node) for term in self.affinity):
+            return Reason.NODE_AFFINITY
+        return Reason.OK
+
+    def untolerated(self, node: Node) -> Taint | None:
+        """The first taint that keeps the pod away."""
+        for taint in node.taints:
+            if taint.effect in ("NoSchedule", "NoExecute") and not self._tolerates(taint):
+                return taint
+        return None
+
+    def _tolerates(self, taint: Taint) -> bool:
+        return any(t.tolerates(taint) for t in self.tolerations)
+
+
+def _compare(have: str, operator: str, want: str) -> bool:
+    """Gt and Lt compare integers; anything else matches nothing, as in Kubernetes."""
+    try:
+        left, right = int(have), int(want)
+    except ValueError:
+        return False
+    return left > right if operator == "Gt" else left < right

@@ -1,0 +1,111 @@
+"""Imports point one way, and the deciding half of the code base knows neither clock, chance nor I/O."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "src" / "dovetail"
+
+# folder -> what it may know. `config.py` counts as a folder of its own, beside cli.
+MAY_KNOW: dict[str, frozenset[str]] = {
+    "model": frozenset(),
+    "policies": frozenset({"model"}),
+    "engine": frozenset({"policies", "model"}),
+    "sim": frozenset({"engine", "policies", "model"}),
+    "kube": frozenset({"engine", "policies", "model"}),
+    "node": frozenset({"engine", "policies", "model"}),
+    "web": frozenset({"sim", "kube", "node", "engine", "policies", "model"}),
+    "config": frozenset({"engine", "policies", "model"}),
+    "cli": frozenset({"config", "web", "sim", "kube", "node", "engine", "policies", "model"}),
+}
+PURE = ("model", "policies", "engine")
+WORLD = frozenset(
+    "time datetime random secrets uuid os sys io socket ssl threading multiprocessing concurrent asyncio signal logging json "
+    "http urllib subprocess pathlib shutil tempfile yaml click".split()
+)
+
+
+def imports(source: str) -> Iterator[tuple[int, str]]:
+    """(line, dotted module) of every import, also inside functions and under TYPE_CHECKING."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: write imports in full, not relative ones"
+            assert node.module is not None
+            yield node.lineno, node.module
+            for alias in node.names:  # `from dovetail import engine`
+                yield node.lineno, f"{node.module}.{alias.name}"
+
+
+def folder_of(path: Path) -> str:
+    """`config.py` at the top is its own folder; `__init__.py` at the top belongs to nobody."""
+    relative = path.relative_to(ROOT)
+    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+
+
+def violations(folder: str, source: str) -> list[str]:
+    """What the source breaks, one sentence each."""
+    broken = []
+    for line, module in imports(source):
+        top, *rest = module.split(".")
+        if top == "dovetail" and rest and rest[0] in MAY_KNOW and rest[0] != folder:
+            if rest[0] not in MAY_KNOW[folder]:
+                allowed = ", ".join(sorted(MAY_KNOW[folder])) or "nobody"
+                broken.append(f"line {line}: {folder} may not know {rest[0]} ({module}); it may know {allowed}")
+        elif folder in PURE and top in WORLD:
+            broken.append(f"line {line}: {folder} may not know {top}: time, chance and I/O are arguments here")
+    return broken
+
+
+def sources() -> list[Path]:
+    return sorted(ROOT.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_one_way(path: Path) -> None:
+    folder = folder_of(path)
+    if folder == "__init__":
+        return
+    assert folder in MAY_KNOW, f"{path.relative_to(ROOT)}: say in MAY_KNOW what {folder} may know"
+    broken = violations(folder, path.read_text(encoding="utf-8"))
+    assert not broken, f"{path.relative_to(ROOT)}:\n" + "\n".join(broken)
+
+
+@pytest.mark.parametrize(
+    ("folder", "source"),
+    [
+        ("model", "from dovetail.engine import ledger"),
+        ("policies", "import dovetail.engine.scheduler"),
+        ("engine", "from dovetail import kube"),
+        ("kube", "from dovetail.sim import replay"),
+        ("sim", "from dovetail.node import agent"),
+        ("node", "from dovetail.kube import documents"),
+        ("web", "from dovetail.cli import main"),
+        ("config", "from dovetail.cli import main"),
+        ("engine", "def f():\n    import time"),
+        ("policies", "from random import Random"),
+        ("model", "import os.path"),
+        ("engine", "from json import dumps"),
+    ],
+)
+def test_the_test_sees_a_wrong_import(folder: str, source: str) -> None:
+    assert violations(folder, source)
+
+
+@pytest.mark.parametrize(
+    ("folder", "source"),
+    [
+        ("engine", "import numpy\nfrom dovetail.policies.table import NODE_POLICIES"),
+        ("engine", "def compiled():\n    import numba"),
+        ("kube", "import os\nfrom dovetail.engine.scheduler import Scheduler"),
+        ("cli", "from dovetail.config import Config\nfrom dovetail.kube.cluster import load"),
+    ],
+)
+def test_the_test_allows_a_right_import(folder: str, source: str) -> None:
+    assert not violations(folder, source)

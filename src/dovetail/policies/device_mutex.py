@@ -1,0 +1,12 @@
+"""Only cards that nobody uses (HAMi). In a chain it filters and the other policies order."""
+
+from __future__ import annotations
+
+from dovetail.policies.rows import Card, DevicePolicy
+
+
+def alone(card: Card) -> float:
+    return -float(card.slots_used)
+
+
+POLICY = DevicePolicy("mutex", "Only cards that nobody uses (HAMi).", alone_key=alone, idle_only=True)

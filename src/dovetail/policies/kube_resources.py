@@ -1,0 +1,61 @@
+"""Kubernetes' resource arithmetic (pkg/scheduler/framework/plugins/noderesources), in integers as there.
+
+`requested` counts the incoming pod; cpu and memory use 100m and 200 MiB for containers that ask for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dovetail.policies.rows import CPU, MEMORY, ColumnOf, Rows, Wants
+
+DEFAULT_WEIGHTS: Mapping[str, int] = {"cpu": 1, "memory": 1}
+
+
+def requested(rows: Rows, i: int, wants: Wants, s: int, column: int) -> int:
+    """What the node's pods and this one ask for together."""
+    if column <= MEMORY:  # CPU is 0, MEMORY is 1
+        return int(rows.scored[i, column] + wants.scored[s, column])
+    return int(rows.used[i, column] + wants.need[s, column])
+
+
+def is_scored(rows: Rows, i: int, wants: Wants, s: int, column: int) -> bool:
+    """Cpu and memory always; others where the pod asks for them and the node has them."""
+    if rows.cap[i, column] == 0:
+        return False
+    return column <= MEMORY or wants.need[s, column] > 0
+
+
+def least(asked: int, cap: int) -> int:
+    return 0 if asked > cap else (cap - asked) * 100 // cap
+
+
+def most(asked: int, cap: int) -> int:
+    return min(asked, cap) * 100 // cap
+
+
+def weights(arguments: Mapping[str, Any], column: ColumnOf) -> list[int]:
+    """`resources: {cpu: 1, nvidia.com/gpu: 5}` → [column, weight, column, weight, …]."""
+    resources = arguments.get("resources", DEFAULT_WEIGHTS)
+    if not isinstance(resources, Mapping) or not resources:
+        raise ValueError("resources: expected a mapping from resource name to weight, such as {cpu: 1, memory: 1}")
+    flat: list[int] = []
+    for name in sorted(resources):
+        flat += [column(name), weight(f"resources.{name}", resources[name])]
+    return flat
+
+
+def weight(where: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 100:
+        raise ValueError(f"{where}: expected a weight from 1 to 100, got {value!r}")
+    return value
+
+
+def refuse_unknown(arguments: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for name in arguments:
+        if name not in known:
+            raise ValueError(f"{name}: no such argument; there is {', '.join(known)}")
+
+
+assert (CPU, MEMORY) == (0, 1)

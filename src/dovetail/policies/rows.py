@@ -1,0 +1,135 @@
+"""What a policy may read: the ledger's rows and the interned requests, as named tuples of integer arrays.
+
+Policies are plain Python that numba can compile, so everything here is an array or a scalar. A row is a node, a column
+a card; `wants` holds one line per distinct request ("shape"), `ask` one line per container and vendor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+# Columns of `cap`, `used` and `need`; extended resources follow.
+CPU, MEMORY, STORAGE, PODS = 0, 1, 2, 3
+
+# Last axis of `held`, and of `sums` (capacity first, use at +3).
+SLOTS, CARD_MEMORY, COMPUTE = 0, 1, 2
+IN_USE = 3
+
+# Last axis of `card`; the first three are SLOTS, CARD_MEMORY, COMPUTE: the card's size.
+VENDOR, KIND, UUID, NUMA, INDEX, FLAGS = 3, 4, 5, 6, 7, 8
+CARD_FIELDS = 9
+UNHEALTHY, CORDONED, QUARANTINED, MIG_CARD = 1, 2, 4, 8
+
+# Last axis of `fact`.
+CARDS, RANK, NODE_FLAGS = 0, 1, 2
+FACTS = 3
+ACTIVE, STOCK, MIG_NODE = 1, 2, 4
+
+# Last axis of `shape`.
+FIRST_ASK, LAST_ASK, OWNER, WEIGHT_SLOTS, WEIGHT_COMPUTE, WEIGHT_MEMORY = 0, 1, 2, 3, 4, 5
+SHAPE_FIELDS = 6
+
+# Last axis of `ask`.
+ASK_CONTAINER, ASK_KIND, ASK_VENDOR, ASK_COUNT, ASK_MEMORY, ASK_PERCENT, ASK_COMPUTE, ASK_RULE = range(8)
+ASK_FIELDS = 8
+NO_PERCENT = -1
+
+# Last axis of `rule`: ranges in `uuids`, and whether the cards must share a NUMA node.
+USE_FROM, USE_TO, NOUSE_FROM, NOUSE_TO, NUMA_BIND = 0, 1, 2, 3, 4
+RULE_FIELDS = 5
+
+# First element of a node policy's `args`: the pod's own draw, for policies that roll dice. Arguments follow.
+DRAW = 0
+
+
+class Rows(NamedTuple):
+    """The cluster, one row per node."""
+
+    cap: Ints  # [node, resource]
+    used: Ints  # [node, resource]
+    scored: Ints  # [node, 2]: cpu and memory in use with Kubernetes' defaults for containers that ask for nothing
+    card: Ints  # [node, card, CARD_FIELDS]
+    held: Ints  # [node, card, 3]: slots, memory, compute in use
+    sums: Ints  # [node, 6]: over its cards, capacity and use
+    fact: Ints  # [node, FACTS]
+    link: Ints  # [node, card, card]: pair score
+    peers: Ints  # [owner, node]: pods of that owner there
+    enforced: Ints  # [resource]: 0 where the cards decide, not the count
+
+
+class Wants(NamedTuple):
+    """The distinct requests."""
+
+    need: Ints  # [shape, resource]
+    scored: Ints  # [shape, 2]
+    shape: Ints  # [shape, SHAPE_FIELDS]
+    ask: Ints  # [ask, ASK_FIELDS]
+    rule: Ints  # [rule, RULE_FIELDS]
+    kind_ok: Bytes  # [rule, kind of card]: 1 where type and mode are accepted
+    uuids: Ints  # flat lists of UUID ids
+
+
+class Card(NamedTuple):
+    """One card and one ask for it, as a device policy sees them."""
+
+    ordinal: int  # the card's index on its node
+    numa: int
+    slots: int
+    memory: int
+    compute: int
+    slots_used: int
+    memory_used: int
+    compute_used: int
+    ask_memory: int
+    ask_compute: int
+    weight_slots: int
+    weight_compute: int
+    weight_memory: int
+    draw: int
+
+
+NodeScore = Callable[[Rows, int, Wants, int, Ints], float]
+CardKey = Callable[[Card], float]
+SetChooser = Callable[[Rows, int, Ints, int, int, Ints], None]
+ColumnOf = Callable[[str], int]  # resource name -> column
+
+
+def no_arguments(arguments: Mapping[str, Any], column: ColumnOf) -> list[int]:
+    if arguments:
+        raise ValueError(f"takes no arguments, got {', '.join(sorted(arguments))}")
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class NodePolicy:
+    """Which node. `score` is in the policy's own unit and compared only within one profile."""
+
+    name: str
+    sentence: str
+    score: NodeScore
+    lowest_wins: bool = False
+    counts_owner: bool = False  # reads `peers`
+    draws: bool = False  # reads args[DRAW]: scores differ from pod to pod and are not kept
+    arguments: Callable[[Mapping[str, Any], ColumnOf], list[int]] = field(default=no_arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePolicy:
+    """Which cards of that node. The highest key is taken first; None is not a key but a filter or a chooser."""
+
+    name: str
+    sentence: str
+    key: CardKey | None = None
+    alone_key: CardKey | None = None  # used where the policy is not part of a chain and has no key of its own there
+    idle_only: bool = False
+    lowest_numa_first: bool = False  # with numa-bind, where the policy stands alone
+    is_chain: bool = False  # HAMi sorts it by the rules of a chain even when it stands alone
+    choose: SetChooser | None = None  # picks the set among all cards that fit

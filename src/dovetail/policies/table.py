@@ -1,0 +1,53 @@
+"""The table of policies. A new one is a file, its test and a row here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dovetail.policies import (
+    device_binpack,
+    device_first_fit,
+    device_mutex,
+    device_numa,
+    device_random,
+    device_spread,
+    device_topology_aware,
+    node_binpack,
+    node_first_fit,
+    node_fit_plus,
+    node_least_allocated,
+    node_most_allocated,
+    node_random,
+    node_requested_to_capacity,
+    node_spread,
+    node_spread_replicas,
+)
+from dovetail.policies.rows import DevicePolicy, NodePolicy
+
+NODE_POLICIES: Mapping[str, NodePolicy] = {
+    policy.name: policy
+    for policy in (
+        node_binpack.POLICY,
+        node_spread.POLICY,
+        node_spread_replicas.POLICY,
+        node_least_allocated.POLICY,
+        node_most_allocated.POLICY,
+        node_requested_to_capacity.POLICY,
+        node_fit_plus.POLICY,
+        node_first_fit.POLICY,
+        node_random.POLICY,
+    )
+}
+
+DEVICE_POLICIES: Mapping[str, DevicePolicy] = {
+    policy.name: policy
+    for policy in (
+        device_binpack.POLICY,
+        device_spread.POLICY,
+        device_mutex.POLICY,
+        device_numa.POLICY,
+        device_topology_aware.POLICY,
+        device_first_fit.POLICY,
+        device_random.POLICY,
+    )
+}

@@ -24,8 +24,10 @@ MAY_KNOW: dict[str, frozenset[str]] = {
 }
 PURE = ("model", "policies", "engine")
 WORLD = frozenset(
-    "time datetime random secrets uuid os sys io socket ssl threading multiprocessing concurrent asyncio signal logging json "
-    "http urllib subprocess pathlib shutil tempfile yaml click".split()
+    (
+        "time datetime random secrets uuid os sys io socket ssl threading multiprocessing concurrent asyncio signal "
+        "logging json http urllib subprocess pathlib shutil tempfile yaml click"
+    ).split()
 )
 
 

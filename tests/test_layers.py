@@ -23,12 +23,11 @@ MAY_KNOW: dict[str, frozenset[str]] = {
     "cli": frozenset({"config", "web", "sim", "kube", "node", "engine", "policies", "model"}),
 }
 PURE = ("model", "policies", "engine")
-WORLD = frozenset(
-    (
-        "time datetime random secrets uuid os sys io socket ssl threading multiprocessing concurrent asyncio signal "
-        "logging json http urllib subprocess pathlib shutil tempfile yaml click"
-    ).split()
+CLOCK_CHANCE_AND_IO = (
+    "time datetime random secrets uuid os sys io socket ssl threading multiprocessing concurrent asyncio signal "
+    "logging json http urllib subprocess pathlib shutil tempfile yaml click"
 )
+WORLD = frozenset(CLOCK_CHANCE_AND_IO.split())
 
 
 def imports(source: str) -> Iterator[tuple[int, str]]:

@@ -1,0 +1,83 @@
+"""The configuration file: which policies by default, with which arguments, and HAMi's device configuration.
+
+Strict: a key that we do not know is an error that names the key and the file, never silence.
+"""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+API_VERSION = "dovetail.dev/v1"
+KIND = "Config"
+LARGEST_FILE = 1 << 20
+
+
+class ConfigError(Exception):
+    """The file cannot be used; the text names the file and the key."""
+
+
+class Config(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """What the file may say. Everything but its type has a default."""
+
+    api_version: str
+    kind: str
+    node_policy: str | None = None
+    gpu_policy: str | None = None
+    policy_arguments: dict[str, dict[str, Any]] = {}  # policy name -> its arguments
+    device_config: str | None = None  # HAMi's device-config.yaml, relative to this file
+
+
+DEFAULT = Config(api_version=API_VERSION, kind=KIND)
+
+
+def load(path: Path) -> Config:
+    """Reads and checks the file; `device_config` comes back as a path that can be opened from anywhere."""
+    config = _convert(path, _parse(path))
+    if config.api_version != API_VERSION:
+        raise ConfigError(f"{path}: apiVersion is {config.api_version!r}, expected {API_VERSION!r}")
+    if config.kind != KIND:
+        raise ConfigError(f"{path}: kind is {config.kind!r}, expected {KIND!r}")
+    if config.device_config is None:
+        return config
+    return msgspec.structs.replace(config, device_config=str(path.parent / config.device_config))
+
+
+def _parse(path: Path) -> object:
+    import yaml
+
+    loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read it: {error.strerror or error}") from error
+    if len(raw) > LARGEST_FILE:
+        raise ConfigError(f"{path}: larger than {LARGEST_FILE} bytes, which no configuration is")
+    try:
+        return yaml.load(raw, Loader=loader)
+    except yaml.MarkedYAMLError as error:
+        line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ConfigError(f"{path}: not YAML{line}: {error.problem or error.context or 'syntax error'}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"{path}: not YAML: {str(error).splitlines()[0] if str(error) else 'syntax error'}"
+        ) from error
+
+
+def _convert(path: Path, document: object) -> Config:
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path}: expected a mapping that starts with apiVersion: {API_VERSION} and kind: {KIND}")
+    known = [field.encode_name for field in msgspec.structs.fields(Config)]
+    for key in document:
+        if key not in known:
+            close = difflib.get_close_matches(str(key), known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
+            raise ConfigError(f"{path}: unknown key {key!r}; {hint}")
+    try:
+        return msgspec.convert(document, Config)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise ConfigError(f"{path}: {str(error).replace('$.', '')}") from error

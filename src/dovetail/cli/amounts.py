@@ -1,0 +1,39 @@
+"""Amounts as people read them: 7,500 MiB, 1.5 cores, 16 GiB, 62 %."""
+
+from __future__ import annotations
+
+from dovetail.model.node import CPU, MEMORY, STORAGE
+
+
+def mib(amount: int) -> str:
+    return f"{amount:,} MiB"
+
+
+def amount_of(resource: str, amount: int) -> str:
+    """In the unit that people use for the resource."""
+    if resource == CPU:
+        return f"{amount / 1000:,.3f}".rstrip("0").rstrip(".")
+    if resource in (MEMORY, STORAGE):
+        return bytes_of(amount)
+    return f"{amount:,}"
+
+
+def bytes_of(amount: int) -> str:
+    for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if amount >= size:
+            return f"{amount / size:,.1f}".rstrip("0").rstrip(".") + f" {unit}"
+    return f"{amount} B"
+
+
+def percent(part: int, whole: int) -> str:
+    return f"{100 * part // whole} %" if whole else "-"
+
+
+def change(before: str, after: str) -> str:
+    """`8 → 6`, or just `8` where nothing changed."""
+    return before if before == after else f"{before} → {after}"
+
+
+def count(number: int, noun: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,162 @@
+"""An answer about one pod, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from dovetail.cli import table
+from dovetail.cli.amounts import count, mib
+from dovetail.cli.explaining import Answer
+from dovetail.cli.plan_json import devices, policy
+from dovetail.engine.explain import Verdict
+from dovetail.model.decision import Share
+from dovetail.model.reason import Reason, name, sentence
+
+MOST_NODES = 5  # runners-up and refusals shown, unless wide
+
+Json = dict[str, Any]
+
+
+def state(answer: Answer) -> str:
+    if answer.running is not None:
+        return "running"
+    return "placed" if answer.decision is not None and answer.decision.placed else "pending"
+
+
+def document(answer: Answer) -> Json:
+    shares, explanation = _shares(answer), answer.explanation
+    decision, suggestion = answer.decision, answer.suggestion
+    nearest = explanation.nearest if explanation is not None else None
+    return {
+        "apiVersion": "dovetail.dev/v1",
+        "kind": "Explanation",
+        "namespace": answer.pod.namespace,
+        "pod": answer.pod.name,
+        "state": state(answer),
+        "policy": policy(answer.pod),
+        "node": answer.node.name if answer.node is not None else None,
+        "devices": devices(answer.pod, answer.node, shares) if answer.node is not None else [],
+        "reason": name(decision.reason) if decision is not None else name(Reason.OK),
+        "message": _why_pending(answer) if state(answer) == "pending" else "",
+        "counted": [{"why": why, "nodes": number} for why, number in explanation.counted] if explanation else [],
+        "nodes": [_verdict_document(verdict) for verdict in explanation.verdicts] if explanation else [],
+        "nearest": nearest.node if nearest is not None else None,
+        "suggestion": None
+        if suggestion is None
+        else {"kind": suggestion.kind, "sentence": suggestion.sentence, "node": suggestion.verified_node},
+        "warnings": [str(problem) for problem in answer.problems if problem.severity == "warning"],
+    }
+
+
+def _verdict_document(verdict: Verdict) -> Json:
+    return {
+        "node": verdict.node,
+        "fits": verdict.reason == Reason.OK,
+        "score": verdict.score,
+        "reason": name(verdict.reason),
+        "why": verdict.sentence,
+        "hami": verdict.hami,
+        "devices": [{"uuid": uuid, "reason": name(reason), "why": why} for uuid, reason, why in verdict.cards],
+    }
+
+
+def lines(answer: Answer, wide: bool) -> Iterator[str]:
+    pod = answer.pod
+    chosen = policy(pod)
+    axes = f"node {chosen['node']} × GPU {chosen['gpu']}" if pod.wants_devices else f"node {chosen['node']}"
+    colour = {"placed": "green", "pending": "yellow", "running": "cyan"}[state(answer)]
+    yield f"{click.style(pod.key, bold=True)}: {click.style(state(answer), fg=colour)}  ({axes})"
+    if answer.node is not None:
+        yield from _where(answer)
+    if state(answer) == "placed":
+        yield from _runners_up(answer, wide)
+    if state(answer) == "pending":
+        yield from _pending(answer, wide)
+
+
+def _where(answer: Answer) -> Iterator[str]:
+    assert answer.node is not None
+    yield f"  node  {answer.node.name}"
+    for card in devices(answer.pod, answer.node, _shares(answer)):
+        which = "kubelet's choice" if card["uuid"] is None else f"{card['index']}  {card['uuid']}"
+        compute = f", {card['compute_milli'] // 10} % compute" if card["compute_milli"] else ""
+        yield f"  GPU   {which}  {mib(card['memory_mib'])}{compute}  container {card['container']}"
+    if answer.running is not None and answer.running.shares is None and answer.pod.wants_devices:
+        yield "  GPU   nobody wrote down which; plans assume the first that fit"
+
+
+def _runners_up(answer: Answer, wide: bool) -> Iterator[str]:
+    assert answer.explanation is not None
+    assert answer.node is not None
+    fitting = [verdict for verdict in answer.explanation.verdicts if verdict.reason == Reason.OK]
+    yield ""
+    yield f"Why here: {count(len(fitting), 'node')} could take it; the policy {answer.pod.profile.node} ranks them"
+    shown = fitting if wide else fitting[: MOST_NODES + 1]
+    rows = [
+        ("→" if verdict.node == answer.node.name else "", verdict.node, _score(verdict.score), verdict.sentence)
+        for verdict in shown
+    ]
+    yield table.render(("", "NODE", "SCORE", ""), rows, right=(2,), indent="  ")
+    if len(shown) < len(fitting):
+        yield f"  and {count(len(fitting) - len(shown), 'node')} more; -o wide shows all"
+    refusing = [verdict for verdict in answer.explanation.verdicts if verdict.reason != Reason.OK]
+    if refusing:
+        yield ""
+        yield "Elsewhere it does not fit:"
+        yield from _counted(answer)
+
+
+def _pending(answer: Answer, wide: bool) -> Iterator[str]:
+    assert answer.explanation is not None
+    refusing = [verdict for verdict in answer.explanation.verdicts if verdict.reason != Reason.OK]
+    yield ""
+    yield f"Why: {_why_pending(answer)}"
+    if refusing:
+        yield from _counted(answer)
+    nearest = answer.explanation.nearest
+    if nearest is not None and nearest.reason != Reason.OK:
+        yield ""
+        yield f"Nearest miss: {nearest.node}: {nearest.sentence}" + (f"  [{nearest.hami}]" if nearest.hami else "")
+        yield from _cards(nearest, wide)
+    if wide and refusing:
+        yield ""
+        rows = [(verdict.node, name(verdict.reason), verdict.sentence, verdict.hami) for verdict in refusing]
+        yield table.render(("NODE", "REASON", "WHY", "IN HAMI'S WORDS"), rows, indent="  ")
+    yield ""
+    if answer.suggestion is not None:
+        yield f"Smallest change that would place it: {click.style(answer.suggestion.sentence, bold=True)}"
+        yield f"  tried: it then lands on {answer.suggestion.verified_node}"
+    elif answer.pod.refusal is None:
+        yield "No single change that we know of would place it."
+
+
+def _why_pending(answer: Answer) -> str:
+    assert answer.decision is not None
+    return answer.pod.refusal.message if answer.pod.refusal is not None else sentence(answer.decision.reason)
+
+
+def _counted(answer: Answer) -> Iterator[str]:
+    assert answer.explanation is not None
+    for why, number in answer.explanation.counted:
+        yield f"  {count(number, 'node')}: {why}"
+
+
+def _cards(verdict: Verdict, wide: bool) -> Iterator[str]:
+    shown = verdict.cards if wide else verdict.cards[:8]
+    for uuid, _, why in shown:
+        yield f"  {uuid}  {why}"
+    if len(shown) < len(verdict.cards):
+        yield f"  and {len(verdict.cards) - len(shown)} more GPUs; -o wide shows all"
+
+
+def _shares(answer: Answer) -> tuple[Share, ...]:
+    if answer.running is not None:
+        return answer.running.shares or ()
+    return answer.decision.shares if answer.decision is not None else ()
+
+
+def _score(score: float | None) -> str:
+    return "-" if score is None else f"{score:.4g}"

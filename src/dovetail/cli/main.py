@@ -1,0 +1,86 @@
+"""The entry point: which commands there are, and what becomes of errors. Exit codes: 0, 2, 3, 70, 130 (errors.py)."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from dovetail import __version__
+from dovetail.cli.completion import completion
+from dovetail.cli.demo import demo
+from dovetail.cli.errors import BUG, INTERRUPTED
+from dovetail.cli.explain import explain
+from dovetail.cli.plan import plan
+from dovetail.cli.policies import policies
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+class InOrder(click.Group):
+    """Lists its commands as they were added: what people want first comes first."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=InOrder, context_settings=CONTEXT, no_args_is_help=True)
+@click.version_option(__version__, "--version", prog_name="dovetail")
+@click.option("--debug", is_flag=True, envvar="DOVETAIL_DEBUG", help="Show a traceback where something breaks.")
+def cli(debug: bool) -> None:
+    """A device-aware GPU scheduler for Kubernetes: a node and the GPUs on it, packed or spread, and why.
+
+    \b
+    Start here:
+      dovetail demo
+      dovetail plan -f examples/demo/cluster.yaml -f examples/demo/demo-a.yaml
+      kubectl get nodes,pods -A -o yaml | dovetail plan -f - -f my-deployment.yaml
+      dovetail explain my-deployment -f cluster.yaml -f my-deployment.yaml
+
+    Exit codes: 0 all is placed, 3 something stays pending, 2 the input is wrong.
+    """
+
+
+for command in (demo, plan, explain, policies, completion):
+    cli.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs the command line and ends the process. Nothing but a bug of ours gets as far as exit code 70."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    sys.exit(_run(given))
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        code = cli.main(arguments, prog_name="dovetail", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. Python would complain again at exit, were stdout left as it is.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        _report(error, "--debug" in arguments or bool(os.environ.get("DOVETAIL_DEBUG")))
+        return BUG
+
+
+def _report(error: Exception, debug: bool) -> None:
+    if debug:
+        traceback.print_exception(error)
+    text = (str(error) or "no message").splitlines()[0][:200]
+    click.echo(f"dovetail: this is a bug of ours: {type(error).__name__}: {text}", err=True)
+    if not debug:
+        click.echo("dovetail: run it again with `dovetail --debug …` and report what it prints; thank you.", err=True)

@@ -1,0 +1,127 @@
+"""Options that several commands share. Imports nothing heavy, as --help must be quick."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+OUTPUTS = ("table", "wide", "json", "yaml")
+ENGINES = ("auto", "interpreted", "compiled")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line says about the cluster, unread and unchecked."""
+
+    filenames: tuple[str, ...] = ()
+    namespace: str | None = None
+    node_policy: str | None = None
+    gpu_policy: str | None = None
+    config: str | None = None
+    device_config: str | None = None
+    engine: str = "auto"
+
+
+def _set_color(context: click.Context, _parameter: click.Parameter, value: str) -> None:
+    """click strips colours where the output is no terminal; here the user overrules it."""
+    if value == "auto":
+        plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+        context.color = False if plain else None
+    else:
+        context.color = value == "always"
+
+
+def _complete_policy(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
+
+    table = NODE_POLICIES if parameter.name == "node_policy" else DEVICE_POLICIES
+    return [CompletionItem(name, help=row.sentence) for name, row in table.items() if name.startswith(incomplete)]
+
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(OUTPUTS),
+    default="table",
+    show_default=True,
+    help="How to print: table and wide are for people, json and yaml for programs.",
+)
+color_option = click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_set_color,
+    help="Colours; auto means on a terminal only. NO_COLOR is honoured.",
+)
+engine_option = click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="auto",
+    show_default=True,
+    help="Run policies interpreted or compiled; the decisions are the same.",
+)
+
+_CLUSTER_OPTIONS = (
+    click.option(
+        "-f",
+        "--filename",
+        "filenames",
+        multiple=True,
+        required=True,
+        metavar="FILE",
+        type=click.Path(exists=False, allow_dash=True),
+        help="Manifests, YAML or JSON: a file, a folder, or - for stdin. Repeat it; the order does not matter.",
+    ),
+    click.option(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        help="Namespace of objects that name none (default: default), and where `explain` looks for the pod.",
+    ),
+    click.option(
+        "--node-policy",
+        metavar="POLICY",
+        shell_complete=_complete_policy,
+        help="Node policy of pods that name none (default: binpack). See `dovetail policies`.",
+    ),
+    click.option(
+        "--gpu-policy",
+        metavar="POLICY[,POLICY]",
+        shell_complete=_complete_policy,
+        help="GPU policy, or chain of them, of pods that name none (default: spread).",
+    ),
+    click.option(
+        "--config",
+        envvar="DOVETAIL_CONFIG",
+        show_envvar=True,
+        metavar="FILE",
+        type=click.Path(),
+        help="Configuration: default policies and their arguments.",
+    ),
+    click.option(
+        "--device-config",
+        metavar="FILE",
+        type=click.Path(),
+        help="HAMi's device-config.yaml: resource names and defaults.",
+    ),
+    engine_option,
+    output_option,
+    color_option,
+)
+
+
+def cluster_options(function: Function) -> Function:
+    """Everything that a command needs to read a cluster and print what it makes of it."""
+    for option in reversed(_CLUSTER_OPTIONS):
+        function = option(function)
+    return function

@@ -1,0 +1,175 @@
+"""`plan` for people: who lands where, who waits and why, and what the cluster looks like before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from dovetail.cli import table
+from dovetail.cli.amounts import amount_of, change, count, mib, percent
+from dovetail.cli.plan_json import policy, summary
+from dovetail.cli.planning import Outcome, Plan, why_pending
+from dovetail.engine.usage import NodeUse, whole_cards_free
+from dovetail.model.node import CPU, MEMORY, Enforcer, Node
+from dovetail.model.reason import name
+
+MOST_ROWS = 200  # of one table, unless wide
+MOST_PROBLEMS = 20  # of one severity, unless wide
+
+
+def lines(plan: Plan, wide: bool) -> Iterator[str]:
+    """Blocks of text, in the order in which people want them."""
+    if plan.placed:
+        yield _heading("PLACED", len(plan.placed))
+        yield _capped(_placements(plan), wide)
+        yield ""
+    if plan.pending:
+        yield _heading("PENDING", len(plan.pending), "yellow")
+        yield _capped(_pending(plan), wide)
+        yield ""
+    if plan.after:
+        yield from _nodes(plan, wide)
+        yield ""
+    if wide and any(use.cards for use in plan.after):
+        yield _cards(plan)
+        yield ""
+    yield closing(plan)
+
+
+def closing(plan: Plan) -> str:
+    """The last line: the whole plan in one sentence."""
+    facts = summary(plan)
+    free = facts["whole_gpus_free"]
+    parts = [f"{count(facts['pods'], 'pod')}: {facts['placed']:,} placed, {facts['pending']:,} pending"]
+    parts.append(f"nodes used: {facts['nodes_used']:,}")
+    parts.append(f"GPUs used: {facts['gpus_used']:,}")
+    parts.append(f"whole GPUs free: {change(str(free['before']), str(free['after']))}")
+    return " · ".join(parts)
+
+
+def problem_lines(plan: Plan, wide: bool) -> Iterator[str]:
+    """What was odd about the input: for stderr, so that the plan itself can be piped on."""
+    for severity, colour in (("error", "red"), ("warning", "yellow"), ("note", None)):
+        said = plan.said(severity)
+        shown = said if wide else said[:MOST_PROBLEMS]
+        for text in shown:
+            yield f"{click.style(severity, fg=colour)}: {text}"
+        if len(shown) < len(said):
+            yield f"{severity}: and {len(said) - len(shown):,} more; -o wide shows all"
+    if plan.ignored:
+        kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(plan.ignored.items()))
+        yield f"note: not needed for placing, ignored: {kinds}"
+
+
+def gpu_cell(outcome: Outcome, node: Node) -> str:
+    """`0,1`; `any` where kubelet picks the card; `-` where none is asked for."""
+    shares = outcome.decision.shares
+    if not shares:
+        return "-"
+    if node.enforcer == Enforcer.STOCK:
+        return f"{len(shares)} × kubelet's choice"
+    indexes = {device.uuid: device.index for device in node.devices}
+    cards = sorted({share.uuid: indexes.get(share.uuid, -1) for share in shares}.items(), key=lambda card: card[1])
+    if len(cards) == 1:
+        return f"{cards[0][1]}  {short_uuid(cards[0][0])}"
+    return ",".join(str(index) for _, index in cards)
+
+
+def short_uuid(uuid: str) -> str:
+    """`GPU-ef931851-ecba-…` → `GPU-ef931851`: enough to tell cards apart."""
+    return "-".join(uuid.split("-")[:2]) if uuid.startswith("GPU-") else uuid
+
+
+def _heading(title: str, number: int, colour: str | None = None) -> str:
+    return click.style(f"{title} ({number:,})", bold=True, fg=colour)
+
+
+def _placements(plan: Plan) -> str:
+    nodes = plan.nodes
+    rows = []
+    for outcome in plan.placed:
+        pod, node = outcome.pod, nodes[outcome.decision.node or ""]
+        asked = outcome.decision.shares
+        memory = mib(sum(share.memory_mib for share in asked)) if asked else "-"
+        chosen = policy(pod)
+        axes = f"{chosen['node']} × {chosen['gpu']}" if asked else chosen["node"]
+        rows.append((pod.namespace, pod.name, node.name, gpu_cell(outcome, node), memory, axes))
+    return table.render(("NAMESPACE", "POD", "NODE", "GPU", "GPU MEMORY", "NODE × GPU POLICY"), rows, right=(4,))
+
+
+def _pending(plan: Plan) -> str:
+    rows = [
+        (outcome.pod.namespace, outcome.pod.name, name(outcome.decision.reason), why_pending(outcome))
+        for outcome in plan.pending
+    ]
+    return table.render(("NAMESPACE", "POD", "REASON", "WHY"), rows)
+
+
+def _nodes(plan: Plan, wide: bool) -> Iterator[str]:
+    pairs = list(zip(plan.before, plan.after, strict=True))
+    changed = [pair for pair in pairs if pair[0] != pair[1]]
+    shown = pairs if wide or len(pairs) <= MOST_ROWS else changed[:MOST_ROWS]
+    header = ("NODE", "PODS", "CPU", "MEMORY", "GPU MEMORY", "GPU COMPUTE", "WHOLE GPUS FREE")
+    yield table.render(header, [_node_row(before, after) for before, after in shown])
+    if len(shown) < len(pairs):
+        yield f"and {count(len(pairs) - len(shown), 'node')} more; -o wide shows all"
+
+
+def _node_row(before: NodeUse, after: NodeUse) -> tuple[str, ...]:
+    node = after.node
+    cells = [node.name, change(str(before.pods), str(after.pods))]
+    for resource in (CPU, MEMORY):
+        used = change(
+            amount_of(resource, before.used.get(resource, 0)), amount_of(resource, after.used.get(resource, 0))
+        )
+        cells.append(f"{used} of {amount_of(resource, node.allocatable.get(resource, 0))}")
+    if not after.cards:
+        return (*cells, "-", "-", "-")
+    memory, compute = _gpu_percent(before), _gpu_percent(after)
+    cells += [change(old, new) for old, new in zip(memory, compute, strict=True)]
+    free = change(str(whole_cards_free((before,))), str(whole_cards_free((after,))))
+    return (*cells, f"{free} of {len(after.cards)}")
+
+
+def _gpu_percent(use: NodeUse) -> tuple[str, str]:
+    """Memory and compute in use over all cards of the node."""
+    return (
+        percent(sum(card.memory_used_mib for card in use.cards), sum(card.device.memory_mib for card in use.cards)),
+        percent(
+            sum(card.compute_used_milli for card in use.cards), sum(card.device.compute_milli for card in use.cards)
+        ),
+    )
+
+
+def _cards(plan: Plan) -> str:
+    rows: list[Sequence[str]] = []
+    for before, after in zip(plan.before, plan.after, strict=True):
+        for old, new in zip(before.cards, after.cards, strict=True):
+            device = new.device
+            memory = change(f"{old.memory_used_mib:,}", f"{new.memory_used_mib:,}")
+            compute = change(str(old.compute_used_milli // 10), str(new.compute_used_milli // 10))
+            state = "" if device.healthy else "unhealthy "
+            state += "cordoned " if device.cordoned else ""
+            state += "quarantined " if device.quarantined else ""
+            state += "(assumed) " if new.assumed else ""
+            rows.append(
+                (
+                    after.node.name,
+                    str(device.index),
+                    device.uuid,
+                    device.model,
+                    f"{memory} of {mib(device.memory_mib)}",
+                    f"{compute} of {device.compute_milli // 10} %",
+                    f"{change(str(old.slots_used), str(new.slots_used))} of {device.slots}",
+                    (state + " ".join(new.pods)) or "-",
+                )
+            )
+    return table.render(("NODE", "GPU", "UUID", "MODEL", "MEMORY", "COMPUTE", "SLOTS", "PODS"), rows)
+
+
+def _capped(text: str, wide: bool) -> str:
+    rows = text.split("\n")
+    if wide or len(rows) <= MOST_ROWS + 1:
+        return text
+    return "\n".join(rows[: MOST_ROWS + 1]) + f"\nand {len(rows) - MOST_ROWS - 1:,} more; -o wide shows all"

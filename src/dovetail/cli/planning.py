@@ -1,0 +1,228 @@
+"""Drives the engine for `plan`, `explain` and `demo`: manifests in, decisions and the use before and after out."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from dovetail import config as configuration
+from dovetail.cli.errors import ALL_PLACED, BAD_INPUT, SOMETHING_PENDING, Refused
+from dovetail.cli.options import Asked
+from dovetail.engine.explain import Verdict, verdicts
+from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.usage import NodeUse, usage
+from dovetail.kube import cluster, documents
+from dovetail.kube.cluster import ClusterInput
+from dovetail.kube.device_config import read_device_config
+from dovetail.kube.problems import InputError, Problem, Problems
+from dovetail.kube.settings import Settings
+from dovetail.model.decision import Decision
+from dovetail.model.events import Effect, NodeChanged, PodObserved, Warn
+from dovetail.model.node import Node
+from dovetail.model.pod import DEFAULT_PROFILE, Group, Pod, Profile
+from dovetail.model.reason import POD_LEVEL, Reason, sentence
+from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
+
+NOW = 0.0  # a plan has no time: everything happens at once
+MOST_COMPLAINTS = 20
+CLUSTER_SCOPED = frozenset({"Node", "Namespace", "PriorityClass", "RuntimeClass"})
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What the user gave: a cluster, what is to be placed on it, and how policies are to be run."""
+
+    given: ClusterInput
+    arguments: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # policy name -> its arguments
+    engine: str = "auto"
+    config: str = ""  # where the arguments stand, for complaints
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one pod. `verdicts` says what every node lacked, once all the others were placed."""
+
+    pod: Pod
+    group: Group
+    decision: Decision
+    verdicts: tuple[Verdict, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    outcomes: tuple[Outcome, ...]  # in the order of placing
+    before: tuple[NodeUse, ...]
+    after: tuple[NodeUse, ...]
+    problems: tuple[Problem, ...]
+    ignored: Mapping[str, int]  # kind -> how many
+
+    @property
+    def placed(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.decision.placed]
+
+    @property
+    def pending(self) -> list[Outcome]:
+        return [outcome for outcome in self.outcomes if not outcome.decision.placed]
+
+    def said(self, severity: str) -> list[str]:
+        return [str(problem) for problem in self.problems if problem.severity == severity]
+
+    @property
+    def nodes(self) -> dict[str, Node]:
+        return {use.node.name: use.node for use in self.after}
+
+
+def read(asked: Asked, stdin: IO[bytes] | None = None) -> Case:
+    """Reads all that was named on the command line; raises Refused with every complaint at once."""
+    problems = Problems()
+    config, settings = _settle(asked)
+    try:
+        settings = _with_vendors(settings, asked.device_config or config.device_config, problems)
+        found = documents.read(asked.filenames, problems, stdin or sys.stdin.buffer)
+        if asked.namespace:
+            found = tuple(_in_namespace(document, asked.namespace) for document in found)
+        given = cluster.load(found, settings, problems)
+    except InputError as error:
+        raise _refused(error) from error
+    return Case(given, config.policy_arguments, asked.engine, asked.config or "")
+
+
+def start(case: Case) -> tuple[Scheduler, list[Problem]]:
+    """A scheduler that knows the nodes and the running pods, and what it found odd about them."""
+    try:
+        scheduler = Scheduler(case.arguments, case.given.quotas, case.engine)
+    except ValueError as error:
+        raise Refused(f"{case.config}: policyArguments: {error}" if case.config else str(error)) from error
+    effects: list[Effect] = []
+    for node in case.given.nodes:
+        effects += scheduler.handle(NodeChanged(NOW, node))
+    for running in case.given.running:
+        effects += scheduler.handle(PodObserved(NOW, running))
+    return scheduler, [Problem("warning", e.subject, "", e.message) for e in effects if isinstance(e, Warn)]
+
+
+def plan(case: Case) -> Plan:
+    """Places everything, in the order of the groups, and says what every pending pod lacks in the end."""
+    scheduler, warnings = start(case)
+    before = usage(scheduler)
+    groups = case.given.groups
+    decisions = iter(scheduler.place(groups))
+    outcomes = [Outcome(pod, group, next(decisions)) for group in groups for pod in group.pods]
+    known: dict[object, tuple[Verdict, ...]] = {}  # replicas lack the same things: asked once
+    outcomes = [_with_verdicts(scheduler, outcome, known) for outcome in outcomes]
+    return Plan(
+        tuple(outcomes),
+        before,
+        usage(scheduler),
+        (*case.given.problems, *warnings),
+        case.given.ignored,
+    )
+
+
+def exit_code(plan: Plan) -> int:
+    refused = any(outcome.decision.reason == Reason.INVALID_REQUEST for outcome in plan.outcomes)
+    if refused or plan.said("error"):
+        return BAD_INPUT
+    return SOMETHING_PENDING if plan.pending else ALL_PLACED
+
+
+def why_pending(outcome: Outcome) -> str:
+    """One sentence: what is wrong with the pod, or what the nodes lack, counted."""
+    reason, pod = outcome.decision.reason, outcome.pod
+    if pod.refusal is not None:
+        return pod.refusal.message
+    if reason in POD_LEVEL:
+        short = _counted(outcome.verdicts)
+        return f"{sentence(reason)} ({short})" if short else sentence(reason)
+    return _counted(outcome.verdicts) or sentence(reason)
+
+
+def _counted(verdicts: tuple[Verdict, ...]) -> str:
+    """`3 nodes: GPU memory short by 1,024 MiB; 1: taint …`, most frequent first."""
+    refusing = [verdict for verdict in verdicts if verdict.reason != Reason.OK]
+    sentences: dict[Reason, set[str]] = {}
+    for verdict in refusing:
+        sentences.setdefault(verdict.reason, set()).add(verdict.sentence)
+    numbers = Counter(verdict.reason for verdict in refusing)
+    parts: list[str] = []
+    for reason, number in sorted(numbers.items(), key=lambda item: (-item[1], item[0])):
+        said = min(sentences[reason]) if len(sentences[reason]) == 1 else sentence(reason)
+        unit = "" if parts else " node" if number == 1 else " nodes"
+        parts.append(f"{number:,}{unit}: {said}")
+    return "; ".join(parts)
+
+
+def _with_verdicts(scheduler: Scheduler, outcome: Outcome, known: dict[object, tuple[Verdict, ...]]) -> Outcome:
+    if outcome.decision.placed or outcome.pod.refusal is not None:
+        return outcome
+    shape = _shape(outcome.pod)
+    if shape not in known:
+        known[shape] = verdicts(scheduler, outcome.pod)
+    return dataclasses.replace(outcome, verdicts=known[shape])
+
+
+def _shape(pod: Pod) -> object:
+    """Pods of the same shape get the same verdicts."""
+    resources, quota = tuple(sorted(pod.resources.items())), tuple(sorted(pod.quota_use.items()))
+    scored = (pod.scored_cpu_milli, pod.scored_memory)
+    rules = (pod.containers, pod.device_rules, pod.node_rules, pod.profile)
+    return pod.namespace, pod.owner, resources, quota, scored, rules
+
+
+def _settle(asked: Asked) -> tuple[configuration.Config, Settings]:
+    """Command line before configuration before defaults."""
+    try:
+        config = configuration.load(Path(asked.config)) if asked.config else configuration.DEFAULT
+    except configuration.ConfigError as error:
+        raise Refused(str(error)) from error
+    node = asked.node_policy or config.node_policy or DEFAULT_PROFILE.node
+    chain = asked.gpu_policy or config.gpu_policy or ",".join(DEFAULT_PROFILE.device)
+    device = tuple(part.strip() for part in chain.split(","))
+    of_node = "--node-policy" if asked.node_policy else f"{asked.config}: nodePolicy"
+    of_device = "--gpu-policy" if asked.gpu_policy else f"{asked.config}: gpuPolicy"
+    _check_policy(of_node, "node", node, NODE_POLICIES)
+    for name in device:
+        _check_policy(of_device, "GPU", name, DEVICE_POLICIES)
+    settings = Settings(
+        profile=Profile(node, device),
+        node_policies=frozenset(NODE_POLICIES),
+        device_policies=frozenset(DEVICE_POLICIES),
+    )
+    return config, settings
+
+
+def _with_vendors(settings: Settings, path: str | None, problems: Problems) -> Settings:
+    """HAMi's device configuration says how resources are called, where there is one."""
+    if path is None:
+        return settings
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise Refused(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    vendors = read_device_config(path, text, problems)
+    problems.stop_if_fatal()
+    return dataclasses.replace(settings, vendors=vendors)
+
+
+def _check_policy(source: str, axis: str, name: str, table: Mapping[str, Any]) -> None:
+    if name not in table:
+        raise Refused(f"{source}: there is no {axis} policy {name!r}; choose one of: {', '.join(table)}")
+
+
+def _in_namespace(document: documents.Document, namespace: str) -> documents.Document:
+    metadata = document.body.get("metadata")
+    if document.kind in CLUSTER_SCOPED or not isinstance(metadata, dict) or metadata.get("namespace"):
+        return document
+    return dataclasses.replace(document, body={**document.body, "metadata": {**metadata, "namespace": namespace}})
+
+
+def _refused(error: InputError) -> Refused:
+    lines = [str(problem) for problem in error.problems if problem.severity == "error"]
+    if len(lines) > MOST_COMPLAINTS:
+        lines = [*lines[:MOST_COMPLAINTS], f"and {len(lines) - MOST_COMPLAINTS:,} more like these"]
+    return Refused(*lines or [str(error)])

@@ -1,0 +1,50 @@
+"""`dovetail policies`: what exists, one sentence each."""
+
+from __future__ import annotations
+
+import click
+
+from dovetail.cli.options import color_option, output_option
+
+
+@click.command(short_help="List the node and GPU policies.")
+@output_option
+@color_option
+def policies(output: str) -> None:
+    """List the policies: which node (node policies), and which of its GPUs (GPU policies).
+
+    A pod chooses by annotation, else --node-policy and --gpu-policy or the configuration decide:
+
+    \b
+      hami.io/node-scheduler-policy: binpack      or  dovetail.dev/node-policy
+      hami.io/gpu-scheduler-policy: spread        or  dovetail.dev/gpu-policy
+
+    GPU policies can be chained: binpack,numa.
+
+    \b
+    Examples:
+      dovetail policies
+      dovetail policies -o json
+    """
+    from dovetail.cli import encoding, table
+    from dovetail.model.pod import DEFAULT_PROFILE
+    from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
+
+    defaults = {"node": DEFAULT_PROFILE.node, "gpu": DEFAULT_PROFILE.device[0]}
+    rows = [("node", row.name, row.sentence) for row in NODE_POLICIES.values()]
+    rows += [("gpu", row.name, row.sentence) for row in DEVICE_POLICIES.values()]
+    if output in encoding.FORMATS:
+        found = [
+            {"axis": axis, "name": name, "default": defaults[axis] == name, "sentence": sentence}
+            for axis, name, sentence in rows
+        ]
+        click.echo(encoding.encode({"policies": found}, output))
+        return
+    for axis, title in (("node", "NODE POLICY"), ("gpu", "GPU POLICY")):
+        shown = [
+            (name + (" (default)" if defaults[axis] == name else ""), sentence)
+            for of, name, sentence in rows
+            if of == axis
+        ]
+        click.echo(table.render((title, "WHAT IT PREFERS"), shown))
+        click.echo()

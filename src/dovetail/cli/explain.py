@@ -18,8 +18,8 @@ from dovetail.cli.progress import progress
 def explain(context: click.Context, /, target: tuple[str, ...], output: str, **asked: Any) -> None:
     """Say why the pod NAME lands where it does, or why it waits.
 
-    For a placed pod: the scores of the runners-up. For a pending one: what every node lacks, and the smallest single change
-    that would place it. The change has been tried, not guessed.
+    For a placed pod: the scores of the runners-up. For a pending one: what every node lacks, and the smallest single
+    change that would place it. The change has been tried, not guessed.
 
     NAME is a pod, or a workload, which stands for its first pending pod.
 

@@ -16,8 +16,8 @@ from dovetail.cli.progress import progress
 def plan(context: click.Context, /, output: str, **asked: Any) -> None:
     """Place every pending pod of the manifests on the nodes of the manifests, and show what would happen.
 
-    Nothing is changed anywhere. Bound pods hold their GPUs. Pending pods, and the replicas of workloads that do not exist
-    yet, are placed in order of priority, age and name.
+    Nothing is changed anywhere. Bound pods hold their GPUs. Pending pods, and the replicas of workloads that do not
+    exist yet, are placed in order of priority, age and name.
 
     \b
     Examples:

@@ -1,0 +1,108 @@
+"""`explain`: why here, why not, and the change that would help."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.conftest import Run
+
+
+def demo(examples: Path, letter: str = "a") -> list[str]:
+    return ["-f", str(examples / "demo" / "cluster.yaml"), "-f", str(examples / "demo" / f"demo-{letter}.yaml")]
+
+
+@pytest.mark.parametrize("words", [["demo-a-1"], ["pod", "demo-a-1"], ["pod/demo-a-1"], ["po/demo-a-1"]])
+def test_a_placed_pod(examples: Path, run: Run, words: list[str]) -> None:
+    result = run("explain", *words, *demo(examples))
+    assert result.exit_code == 0
+    assert "default/demo-a-1: placed  (node binpack × GPU binpack)" in result.stdout
+    assert "Why here: 2 nodes could take it" in result.stdout
+    assert "ip-10-0-61-248" in result.stdout  # the runner-up
+
+
+def test_runners_up_are_scored_before_the_pod_came(examples: Path, run: Run) -> None:
+    document = json.loads(run("explain", "demo-a-1", "-o", "json", *demo(examples)).stdout)
+    best, other = document["nodes"]
+    assert (best["node"], other["node"]) == ("ip-10-0-52-161", "ip-10-0-61-248")
+    assert best["score"] > other["score"] == 0  # only demo-a-0 is there already, on the T4 node
+    assert document["node"] == "ip-10-0-52-161"
+    assert document["state"] == "placed"
+
+
+@pytest.mark.parametrize(
+    "words", [["summariser"], ["deployment/summariser"], ["deploy", "summariser"], ["summariser-0"]]
+)
+def test_a_pending_pod(examples: Path, run: Run, words: list[str]) -> None:
+    result = run("explain", *words, "-n", "search", "-f", examples / "what-if")
+    assert result.exit_code == 3
+    assert "search/summariser-0: pending" in result.stdout
+    assert "1 node: GPU memory short by 1,024 MiB" in result.stdout
+    assert "2 nodes: " in result.stdout
+    assert "Nearest miss: gpu-a100-1" in result.stdout
+    assert "Smallest change that would place it" in result.stdout
+    assert "38,912 MiB" in result.stdout
+
+
+def test_the_change_does_place_it(examples: Path, run: Run) -> None:
+    text = (examples / "what-if" / "summariser.yaml").read_text(encoding="utf-8").replace("39936", "38912")
+    result = run("explain", "summariser-0", "-f", examples / "what-if" / "cluster.yaml", "-f", "-", stdin=text)
+    assert result.exit_code == 0
+    assert "gpu-a100-1" in result.stdout
+
+
+def test_a_workload_stands_for_its_first_pending_pod(examples: Path, run: Run) -> None:
+    text = (examples / "what-if" / "summariser.yaml").read_text(encoding="utf-8").replace("39936", "38912")
+    result = run("explain", "summariser", "-f", examples / "what-if" / "cluster.yaml", "-f", "-", stdin=text)
+    assert result.exit_code == 3
+    assert "search/summariser-1: pending" in result.stdout
+
+
+def test_a_running_pod(examples: Path, run: Run) -> None:
+    result = run("explain", "anna-0", "-f", examples / "what-if")
+    assert result.exit_code == 0
+    assert "notebooks/anna-0: running" in result.stdout
+    assert "gpu-l4-1" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["demo-a-9"], "there is no pod 'demo-a-9' in the manifests; did you mean demo-a-"),
+        (["a", "b", "c"], "name one pod"),
+        (["service/web"], "cannot explain a 'service'"),
+        (["zzz"], "there is no pod 'zzz' in the manifests"),
+    ],
+)
+def test_an_unknown_pod_is_2(examples: Path, run: Run, words: list[str], says: str) -> None:
+    result = run("explain", *words, *demo(examples))
+    assert result.exit_code == 2
+    assert says in result.stderr
+
+
+def test_the_right_pod_in_the_wrong_namespace(examples: Path, run: Run) -> None:
+    result = run("explain", "anna-0", "-n", "search", "-f", examples / "what-if")
+    assert result.exit_code == 2
+    assert (
+        "there is no pod 'anna-0' in namespace search in the manifests; it is in namespace notebooks" in result.stderr
+    )
+
+
+def test_json_and_yaml_are_one_document(examples: Path, run: Run) -> None:
+    arguments = ("explain", "summariser", "-f", examples / "what-if")
+    document = json.loads(run(*arguments, "-o", "json").stdout)
+    assert document == yaml.safe_load(run(*arguments, "-o", "yaml").stdout)
+    assert document["state"] == "pending"
+    assert document["reason"] == "CardInsufficientMemory"
+    assert document["nearest"] == "gpu-a100-1"
+    assert document["suggestion"]["node"] == "gpu-a100-1"
+    assert {row["node"] for row in document["nodes"]} == {"gpu-a100-1", "gpu-a100-2", "gpu-l4-1", "gpu-l4-2"}
+
+
+def test_wide_shows_every_node(examples: Path, run: Run) -> None:
+    said = run("explain", "summariser", "-o", "wide", "-f", examples / "what-if").stdout
+    assert "4/4 CardInsufficientMemory" in said
+    assert "gpu-l4-2" in said

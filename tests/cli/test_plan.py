@@ -1,0 +1,265 @@
+"""`plan`: exit codes, where things land, and what is said about what does not."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cli.conftest import PlanJson, Run
+
+DEMO = ("demo/cluster.yaml", "demo/demo-a.yaml")
+
+
+def files(examples: Path, *names: str) -> list[str]:
+    return [word for name in names for word in ("-f", str(examples / name))]
+
+
+def cards(plan: dict[str, Any]) -> Counter[tuple[str, str]]:
+    """(node, card) -> pods on it."""
+    return Counter((p["node"], device["uuid"]) for p in plan["placements"] for device in p["devices"])
+
+
+def nodes(plan: dict[str, Any]) -> list[int]:
+    return sorted(Counter(placement["node"] for placement in plan["placements"]).values())
+
+
+# The guide's five replicas on two nodes with two GPUs each. An axis that is not named has its default.
+
+
+@pytest.mark.parametrize(
+    ("name", "per_node", "per_card"),
+    [
+        ("node-binpack", [5], [2, 3]),  # GPU spread is the default
+        ("node-spread", [2, 3], [1, 1, 1, 2]),
+        ("gpu-binpack", [5], [5]),  # node binpack is the default
+        ("gpu-spread", [5], [2, 3]),
+        ("gpu-node-spread", [2, 3], [1, 1, 1, 2]),
+        ("gpu-binpack-node-spread", [2, 3], [2, 3]),
+    ],
+)
+def test_guide(examples: Path, plan_json: PlanJson, name: str, per_node: list[int], per_card: list[int]) -> None:
+    plan = plan_json(*files(examples, "guide/cluster.yaml", f"guide/{name}.yaml"))
+    assert nodes(plan) == per_node
+    assert sorted(cards(plan).values()) == per_card
+
+
+# Koordinator's example: a gang of three on one node; of five, four and one.
+
+
+@pytest.mark.parametrize(("replicas", "per_node"), [(3, [3]), (5, [1, 4])])
+def test_koordinator(examples: Path, plan_json: PlanJson, replicas: int, per_node: list[int]) -> None:
+    config = examples / "koordinator" / "dovetail.yaml"
+    names = ("cluster.yaml", "gang.yaml", f"vgpu-job-{replicas}.yaml")
+    plan = plan_json("--config", config, *files(examples, *(f"koordinator/{name}" for name in names)))
+    assert nodes(plan) == per_node
+    assert {placement["policy"]["node"] for placement in plan["placements"]} == {"fit-plus"}
+    assert plan["pending"] == []
+
+
+def test_the_configuration_may_come_from_the_environment(
+    examples: Path, plan_json: PlanJson, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOVETAIL_CONFIG", str(examples / "koordinator" / "dovetail.yaml"))
+    plan = plan_json(
+        *files(examples, "koordinator/cluster.yaml", "koordinator/gang.yaml", "koordinator/vgpu-job-3.yaml")
+    )
+    assert plan["placements"][0]["policy"]["node"] == "fit-plus"
+
+
+# Exit codes.
+
+
+def test_all_placed_is_0(examples: Path, run: Run) -> None:
+    assert run("plan", *files(examples, *DEMO)).exit_code == 0
+
+
+@pytest.mark.parametrize("output", ["table", "wide", "json", "yaml"])
+def test_something_pending_is_3(examples: Path, run: Run, output: str) -> None:
+    result = run("plan", *files(examples, "what-if"), "-o", output)
+    assert result.exit_code == 3
+    assert "summariser-0" in result.stdout
+
+
+def test_a_refused_request_is_2_and_still_a_plan(examples: Path, run: Run) -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "odd"},
+        "spec": {
+            "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": 1, "nvidia.com/gpumem": "16Gi"}}}]
+        },
+    }
+    result = run("plan", "-o", "json", "-f", "-", *files(examples, "demo/cluster.yaml"), stdin=json.dumps(pod))
+    assert result.exit_code == 2
+    [pending] = json.loads(result.stdout)["pending"]
+    assert pending["reason"] == "InvalidRequest"
+
+
+@pytest.mark.parametrize(
+    ("stdin", "says"),
+    [
+        ("a: [1", "stdin"),
+        ("just words", "stdin"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: 3\n", "metadata"),
+    ],
+)
+def test_broken_input_is_2(run: Run, stdin: str, says: str) -> None:
+    result = run("plan", "-f", "-", stdin=stdin)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert says in result.stderr
+    assert result.stderr.startswith("dovetail: ")
+
+
+def test_a_missing_file_is_named(run: Run) -> None:
+    result = run("plan", "-f", "nowhere.yaml")
+    assert result.exit_code == 2
+    assert "nowhere.yaml: cannot be read: No such file or directory" in result.stderr
+
+
+# Policies.
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        (
+            ("--node-policy", "binpak"),
+            "--node-policy: there is no node policy 'binpak'; choose one of: binpack, spread,",
+        ),
+        (
+            ("--gpu-policy", "binpack,topology"),
+            "--gpu-policy: there is no GPU policy 'topology'; choose one of: binpack,",
+        ),
+    ],
+)
+def test_an_unknown_policy_lists_the_right_ones(examples: Path, run: Run, option: tuple[str, ...], says: str) -> None:
+    result = run("plan", *option, *files(examples, *DEMO))
+    assert result.exit_code == 2
+    assert says in result.stderr
+
+
+def test_an_unknown_policy_in_an_annotation_lists_the_right_ones(examples: Path, run: Run) -> None:
+    text = (examples / "demo" / "demo-a.yaml").read_text(encoding="utf-8")
+    text = text.replace("node-scheduler-policy: binpack", "node-scheduler-policy: binpak")
+    result = run("plan", "-f", "-", *files(examples, "demo/cluster.yaml"), stdin=text)
+    assert result.exit_code == 2
+    assert "binpak" in result.output
+    assert "spread-replicas" in result.output
+
+
+def test_an_unknown_policy_in_the_configuration_names_the_file(examples: Path, run: Run, tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("apiVersion: dovetail.dev/v1\nkind: Config\ngpuPolicy: binpak\n", encoding="utf-8")
+    result = run("plan", "--config", config, *files(examples, *DEMO))
+    assert result.exit_code == 2
+    assert f"{config}: gpuPolicy: there is no GPU policy 'binpak'" in result.stderr
+
+
+def test_wrong_policy_arguments_name_the_file(examples: Path, run: Run, tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    text = "apiVersion: dovetail.dev/v1\nkind: Config\nnodePolicy: fit-plus\n"
+    text += "policyArguments: {fit-plus: {resources: {cpu: {type: Sideways, weight: 1}}}}\n"
+    config.write_text(text, encoding="utf-8")
+    result = run("plan", "--config", config, *files(examples, *DEMO))
+    assert result.exit_code == 2
+    assert str(config) in result.stderr
+    assert "MostAllocated" in result.stderr
+
+
+def test_the_options_decide_where_the_pod_does_not(examples: Path, plan_json: PlanJson) -> None:
+    guide = files(examples, "guide/cluster.yaml", "guide/gpu-binpack.yaml")  # names the GPU policy only
+    plan = plan_json("--node-policy", "spread", "--gpu-policy", "spread", *guide)
+    assert {(p["policy"]["node"], p["policy"]["gpu"]) for p in plan["placements"]} == {("spread", "binpack")}
+    assert nodes(plan) == [2, 3]
+
+
+# Input and output.
+
+
+def test_stdin_is_a_file_like_any(examples: Path, run: Run) -> None:
+    text = (examples / "demo" / "cluster.yaml").read_bytes()
+    result = run("plan", "-f", "-", *files(examples, "demo/demo-a.yaml"), stdin=text)
+    assert result.exit_code == 0
+
+
+def test_order_of_files_does_not_matter(examples: Path, plan_json: PlanJson) -> None:
+    one, other = files(examples, *DEMO), files(examples, *reversed(DEMO))
+    assert plan_json(*one) == plan_json(*other)
+
+
+def test_namespace_is_that_of_objects_without_one(examples: Path, plan_json: PlanJson) -> None:
+    plan = plan_json("-n", "prod", *files(examples, *DEMO))
+    assert {placement["namespace"] for placement in plan["placements"]} == {"prod"}
+    what_if = plan_json("-n", "prod", *files(examples, "what-if"))
+    assert {pending["namespace"] for pending in what_if["pending"]} == {"search"}
+
+
+def test_yaml_is_the_same_document(examples: Path, run: Run) -> None:
+    as_json = run("plan", *files(examples, "what-if"), "-o", "json").stdout
+    as_yaml = run("plan", *files(examples, "what-if"), "-o", "yaml").stdout
+    assert json.loads(as_json) == yaml.safe_load(as_yaml)
+
+
+def test_compiled_and_interpreted_agree(examples: Path, plan_json: PlanJson) -> None:
+    what_if = files(examples, "what-if")
+    assert plan_json("--engine", "compiled", *what_if) == plan_json("--engine", "interpreted", *what_if)
+
+
+def test_the_table(examples: Path, run: Run) -> None:
+    said = run("plan", *files(examples, *DEMO)).stdout
+    assert "PLACED (4)" in said
+    assert "binpack × binpack" in said
+    assert "6 of 4" not in said
+    assert "4 → 2 of 4" in said  # whole GPUs of the T4 node
+    assert said.splitlines()[-1] == (
+        "4 pods: 4 placed, 0 pending · nodes used: 1 · GPUs used: 2 · whole GPUs free: 8 → 6"
+    )
+
+
+def test_wide_has_a_row_per_gpu(examples: Path, run: Run) -> None:
+    narrow = run("plan", *files(examples, *DEMO)).stdout
+    wide = run("plan", "-o", "wide", *files(examples, *DEMO)).stdout
+    assert wide.count("NVIDIA A10G") == 4
+    assert "NVIDIA A10G" not in narrow
+    assert "0 → 15,000 of 15,360 MiB" in wide
+
+
+def test_pending_says_why_in_numbers(examples: Path, run: Run) -> None:
+    said = run("plan", *files(examples, "what-if")).stdout
+    assert "PENDING (2)" in said
+    assert "GPU memory short by 1,024 MiB" in said
+    assert "dedicated=training:NoSchedule" in said
+
+
+def test_colours(examples: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    what_if = files(examples, "what-if")
+    assert "\x1b[" not in run("plan", *what_if).output
+    assert "\x1b[" not in run("plan", "--color", "never", *what_if).output
+    assert "\x1b[" in run("plan", "--color", "always", *what_if).output
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[" not in run("plan", "--color", "auto", *what_if).output
+
+
+def test_other_kinds_are_noted_not_refused(examples: Path, run: Run) -> None:
+    service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
+    result = run("plan", "-f", "-", *files(examples, *DEMO), stdin=service)
+    assert result.exit_code == 0
+    assert "1 Service" in result.stderr
+
+
+def test_nothing_to_place(examples: Path, run: Run) -> None:
+    result = run("plan", *files(examples, "demo/cluster.yaml"))
+    assert result.exit_code == 0
+    assert "0 pods" in result.stdout
+
+
+def test_no_nodes(examples: Path, run: Run) -> None:
+    result = run("plan", "-o", "json", *files(examples, "demo/demo-a.yaml"))
+    assert result.exit_code == 3
+    assert {pending["reason"] for pending in json.loads(result.stdout)["pending"]} == {"NoNodes"}

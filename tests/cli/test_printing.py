@@ -1,0 +1,131 @@
+"""Tables, amounts, pictures and signs of life."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+
+import click
+import pytest
+
+from dovetail.cli import amounts, picture, table
+from dovetail.cli.progress import progress
+from dovetail.engine.usage import CardUse, NodeUse
+from dovetail.model.device import Device
+from dovetail.model.node import CPU, MEMORY, Node
+
+GIB = 2**30
+
+
+def test_columns_are_aligned() -> None:
+    text = click.unstyle(table.render(("POD", "MIB"), [("a", "1"), ("longer", "1,000")], right=(1,)))
+    assert text == "POD       MIB\na           1\nlonger  1,000"
+
+
+def test_colours_do_not_disturb_the_alignment() -> None:
+    text = table.render(("A", "B"), [(click.style("x", fg="red"), "y"), ("xyz", "y")])
+    assert click.unstyle(text) == "A    B\nx    y\nxyz  y"
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "shown"),
+    [
+        (CPU, 1500, "1.5"),
+        (CPU, 0, "0"),
+        (CPU, 47810, "47.81"),
+        (CPU, 100_000, "100"),
+        (MEMORY, 16 * GIB, "16 GiB"),
+        (MEMORY, 1536 * 2**20, "1.5 GiB"),
+        (MEMORY, 0, "0 B"),
+        ("example.com/dongle", 8, "8"),
+    ],
+)
+def test_amounts(resource: str, amount: int, shown: str) -> None:
+    assert amounts.amount_of(resource, amount) == shown
+
+
+def test_changes_and_counts() -> None:
+    assert amounts.change("8", "6") == "8 → 6"
+    assert amounts.change("8", "8") == "8"
+    assert amounts.count(1, "node") == "1 node"
+    assert amounts.count(2000, "node") == "2,000 nodes"
+    assert amounts.percent(1, 3) == "33 %"
+    assert amounts.percent(0, 0) == "-"
+
+
+def card(index: int, used: int, pods: tuple[str, ...] = (), **more: object) -> CardUse:
+    device = Device(f"GPU-{index}", index, "NVIDIA", "NVIDIA Tesla T4", 16000, **more)  # type: ignore[arg-type]
+    return CardUse(device, len(pods), used, 0, pods, False)
+
+
+def node(name: str, *cards: CardUse) -> NodeUse:
+    return NodeUse(Node(name), {}, cards, sum(len(c.pods) for c in cards))
+
+
+def drawn(uses: list[NodeUse], holders: picture.Holders, ink: picture.Ink = picture.ASCII) -> list[str]:
+    return [click.unstyle(line) for line in picture.draw(uses, holders, ink)]
+
+
+def test_a_bar_per_card() -> None:
+    uses = [node("n", card(0, 12000, ("d/a", "d/b", "d/c")), card(1, 0), card(2, 0, healthy=False))]
+    lines = drawn(uses, {"GPU-0": [("a", 4000), ("b", 4000)]})
+    assert lines == [
+        "n  3 x NVIDIA Tesla T4",
+        # 4,000 of 16,000 MiB is a quarter of 32 cells
+        "   0 [########========%%%%%%%%........] 12,000 / 16,000 MiB  a  b  + 1 pod",
+        "   1 [................................]      0 / 16,000 MiB  free",
+        "   2 [................................]      0 / 16,000 MiB  unhealthy",
+    ]
+
+
+def test_whoever_holds_something_is_seen_and_a_bar_keeps_its_length() -> None:
+    many = [(f"p{at}", 10) for at in range(40)]
+    [_, line] = drawn([node("n", card(0, 400, tuple(name for name, _ in many)))], {"GPU-0": many})
+    bar = line[line.index("[") + 1 : line.index("]")]
+    assert len(bar) == picture.WIDTH
+    [_, tiny] = drawn([node("n", card(0, 1, ("a",)))], {"GPU-0": [("a", 1)]})
+    assert "[#..." in tiny
+
+
+def test_many_cards_become_cells() -> None:
+    uses = [
+        node(f"n{at:02}", *(card(at * 8 + g, 2000 * g, ("d/a",) if g else ()) for g in range(8))) for at in range(12)
+    ]
+    lines = drawn(uses, {})
+    assert len(lines) == 1 + 12
+    assert lines[1] == "n00  [.1234567]"  # 2,000 g of 16,000 MiB in eighths
+
+
+def test_very_many_cards_become_a_histogram() -> None:
+    uses = [
+        node(f"n{at}", *(card(at * 8 + g, 16000 * (g % 2), ("d/a",) * (g % 2)) for g in range(8))) for at in range(600)
+    ]
+    lines = drawn(uses, {})
+    assert len(lines) == 2
+    assert lines[1].split()[-5:] == ["2,400", "0", "0", "0", "2,400"]
+
+
+def test_nodes_without_cards_are_left_out() -> None:
+    assert drawn([node("cpu-only")], {}) == []
+
+
+@pytest.mark.parametrize(
+    ("encoding", "ink"),
+    [("utf-8", picture.UNICODE), ("ascii", picture.ASCII), ("latin-1", picture.ASCII), (None, picture.ASCII)],
+)
+def test_blocks_only_where_they_can_be_printed(encoding: str | None, ink: picture.Ink) -> None:
+    assert picture.ink_for(encoding) is ink
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_for_terminals_and_for_the_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream, patience, said in ((io.StringIO(), 0.0, False), (Terminal(), 60.0, False), (Terminal(), 0.0, True)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with progress("Placing", patience):
+            time.sleep(0.05)
+        assert ("Placing" in stream.getvalue()) is said

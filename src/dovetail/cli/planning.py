@@ -41,6 +41,7 @@ class Case:
     arguments: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # policy name -> its arguments
     engine: str = "auto"
     config: str = ""  # where the arguments stand, for complaints
+    device_resources: tuple[str, ...] = ()  # counted by cards, not by what the node says is allocatable
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +90,16 @@ def read(asked: Asked, stdin: IO[bytes] | None = None) -> Case:
         given = cluster.load(found, settings, problems)
     except InputError as error:
         raise _refused(error) from error
-    return Case(given, config.policy_arguments, asked.engine, asked.config or "")
+    counted = tuple(settings.vendors.by_count)
+    return Case(given, config.policy_arguments, asked.engine, asked.config or "", counted)
 
 
 def start(case: Case) -> tuple[Scheduler, list[Problem]]:
     """A scheduler that knows the nodes and the running pods, and what it found odd about them."""
     try:
-        scheduler = Scheduler(case.arguments, case.given.quotas, case.engine)
+        scheduler = Scheduler(case.arguments, case.given.quotas, case.engine, case.device_resources)
     except ValueError as error:
-        raise Refused(f"{case.config}: policyArguments: {error}" if case.config else str(error)) from error
+        raise Refused(f"{case.config}: {error}" if case.config else str(error)) from error
     effects: list[Effect] = []
     for node in case.given.nodes:
         effects += scheduler.handle(NodeChanged(NOW, node))

@@ -1,0 +1,126 @@
+"""Which cards a running pod has: HAMi's device string, both ways.
+
+    uuid,VENDOR,memMiB,cores:uuid,…:;uuid,…:;     one segment per container, init containers first, each ended by `;`
+
+Positions are strict when written. When read, segments may be fewer or more than containers (HAMi 2.10 loses empty ones,
+issue #2899); then every share is charged to an app container, so that they add up and nothing that runs is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from dovetail.kube import objects
+from dovetail.kube.problems import Problems, printable
+from dovetail.kube.register import LARGEST, MILLI_PER_CORE
+from dovetail.kube.vendors import Vendors
+from dovetail.model.decision import Share
+from dovetail.model.pod import ContainerKind
+
+MOST_SHARES = 10_000  # of one pod
+
+
+class Entry(NamedTuple):
+    """One card of one container as the string says it."""
+
+    uuid: str
+    word: str
+    memory_mib: int
+    cores: int
+
+
+class AssignmentError(ValueError):
+    """The device string cannot be understood."""
+
+
+def encode(shares: Sequence[Share], containers: int, word: str) -> str:
+    """The string for a pod of so many containers; shares keep their order within a container."""
+    segments: list[list[str]] = [[] for _ in range(containers)]
+    for share in shares:
+        cores = -(-share.compute_milli // MILLI_PER_CORE)
+        segments[share.container].append(f"{share.uuid},{word},{share.memory_mib},{cores}:")
+    return "".join("".join(segment) + ";" for segment in segments)
+
+
+def decode(text: str) -> tuple[tuple[Entry, ...], ...]:
+    """One tuple per segment. The text after the last `;` is a segment only if something stands there."""
+    segments = text.split(";")
+    if not segments[-1].strip():
+        segments.pop()
+    return tuple(_segment(segment) for segment in segments)
+
+
+def _segment(text: str) -> tuple[Entry, ...]:
+    entries = []
+    for part in text.split(":"):
+        if not part.strip():
+            continue
+        fields = [field.strip() for field in part.split(",")]
+        if len(fields) < 4:
+            raise AssignmentError(f"{printable(part, 60)!r} is not uuid,vendor,memory,cores")
+        entry = Entry(fields[0], fields[1], _whole(fields[2], part), _whole(fields[3], part))
+        if entry.uuid:  # older versions wrote ",,0,0:" for a container without a card
+            entries.append(entry)
+    return tuple(entries)
+
+
+def _whole(text: str, part: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 11 and int(text) <= LARGEST):
+        raise AssignmentError(f"{printable(part, 60)!r} has no whole number where memory and cores stand")
+    return int(text)
+
+
+def shares_of(
+    annotations: Mapping[str, str], kinds: Sequence[ContainerKind], vendors: Vendors, where: str, problems: Problems
+) -> tuple[Share, ...] | None:
+    """What the pod holds, by every vendor's `…-allocated` annotation; None where nobody wrote it down legibly."""
+    shares: list[Share] = []
+    told = False
+    for vendor in vendors.rows:
+        text = annotations.get(vendor.allocated, "") if vendor.allocated else ""
+        if not text.strip():
+            continue
+        try:
+            segments = decode(text)
+        except AssignmentError as error:
+            message = f"{error}; the pod's cards are guessed"
+            problems.warning(where, f"metadata.annotations.{vendor.allocated}", message)
+            return None
+        told = told or any(segments)
+        shares.extend(_placed(segments, kinds))
+        if len(shares) > MOST_SHARES:
+            problems.warning(where, f"metadata.annotations.{vendor.allocated}", "names far too many cards")
+            return None
+    return tuple(shares) if told else None
+
+
+def _placed(segments: Sequence[Sequence[Entry]], kinds: Sequence[ContainerKind]) -> list[Share]:
+    apps = [position for position, kind in enumerate(kinds) if kind is ContainerKind.APP] or [0]
+    if len(segments) == len(kinds):
+        numbered = list(enumerate(segments))
+    else:
+        filled = [segment for segment in segments if segment]
+        numbered = [(apps[min(number, len(apps) - 1)], segment) for number, segment in enumerate(filled)]
+    return [
+        Share(container, entry.uuid, entry.memory_mib, entry.cores * MILLI_PER_CORE)
+        for container, segment in numbered
+        for entry in segment
+    ]
+
+
+def without_finished_init(
+    shares: tuple[Share, ...], kinds: Sequence[ContainerKind], pod: objects.Pod
+) -> tuple[Share, ...]:
+    """Once every init container ended with 0, what only they held is free (hami.md §3.5); sidecars stay."""
+    names = {c.name for c, kind in zip(pod.spec.init_containers, kinds, strict=False) if kind is ContainerKind.INIT}
+    ended = {
+        status.name
+        for status in pod.status.init_container_statuses
+        if status.state.terminated is not None and status.state.terminated.exit_code == 0
+    }
+    if not names or not names <= ended:
+        return shares
+    return tuple(
+        share for share in shares if share.container >= len(kinds) or kinds[share.container] is not ContainerKind.INIT
+    )

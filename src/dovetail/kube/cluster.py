@@ -1,0 +1,139 @@
+"""Documents → everything a plan needs: nodes, what runs, what waits, quotas, and what is wrong with the input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dovetail.kube.admission import admission
+from dovetail.kube.decode import Objects, decode
+from dovetail.kube.documents import Document
+from dovetail.kube.groups import groups_of
+from dovetail.kube.nodes import MOST_NODES, node_from, nodes_from_pool
+from dovetail.kube.problems import InputError, Problem, Problems, printable
+from dovetail.kube.quotas import quota_from
+from dovetail.kube.settings import Settings
+from dovetail.kube.vendors import Vendors
+from dovetail.kube.workloads import Bound, Context, Pending, expand
+from dovetail.model.device import only_substring_matches, type_matches
+from dovetail.model.node import Node
+from dovetail.model.pod import Group, Quota, RunningPod
+
+__all__ = ["ClusterInput", "InputError", "Problem", "Problems", "Settings", "load"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInput:
+    """The cluster as the input tells it. Every order is total and independent of the order of files."""
+
+    nodes: tuple[Node, ...] = ()  # by name
+    running: tuple[RunningPod, ...] = ()  # by node, namespace, name
+    groups: tuple[Group, ...] = ()  # in the order in which they are served
+    quotas: tuple[Quota, ...] = ()  # by namespace, name
+    problems: tuple[Problem, ...] = ()
+    ignored: Mapping[str, int] = field(default_factory=dict)  # kind -> objects of it that say nothing to us
+    sources: tuple[str, ...] = ()  # files that held objects
+
+
+def load(documents: Iterable[Document], settings: Settings, problems: Problems | None = None) -> ClusterInput:
+    """Raises InputError where the input is structurally wrong, with everything that is wrong with it."""
+    problems = Problems() if problems is None else problems
+    documents = tuple(documents)
+    found = decode(documents, problems)
+    nodes = _nodes(found, settings.vendors, problems)
+    problems.stop_if_fatal()
+    expansion = expand(found, Context(settings, admission(found, problems), nodes, problems))
+    problems.stop_if_fatal()
+    bound = _on_known_nodes(expansion.bound, nodes, problems)
+    held = [(item.running.pod.namespace, item.link) for item in bound]
+    groups = groups_of(expansion.pending, held, found.of("PodGroup"), problems)
+    _warn_of_substrings(expansion.pending, nodes, settings.vendors, problems)
+    quotas = (quota_from(item, settings.vendors, problems) for item in found.of("ResourceQuota"))
+    return ClusterInput(
+        nodes=nodes,
+        running=tuple(sorted((item.running for item in bound), key=lambda r: (r.node, r.pod.namespace, r.pod.name))),
+        groups=groups,
+        quotas=tuple(sorted(quotas, key=lambda quota: (quota.namespace, quota.name))),
+        problems=problems.found(),
+        ignored=found.ignored,
+        sources=tuple(dict.fromkeys(document.place.rpartition("#")[0] for document in documents)),
+    )
+
+
+def _nodes(found: Objects, vendors: Vendors, problems: Problems) -> tuple[Node, ...]:
+    nodes: dict[str, Node] = {}
+    origin: dict[str, str] = {}  # node -> where it is defined
+    batches: list[tuple[str, Sequence[Node]]] = [
+        (item.where, (node_from(item, vendors, problems),)) for item in found.of("Node")
+    ]
+    total = len(batches)
+    for item in found.of("Cluster"):
+        for number, pool in enumerate(item.value.nodes):
+            total += max(pool.count or 1, 1)
+            if total > 2 * MOST_NODES:
+                problems.fatal(item.where, f"nodes[{number}].count", f"more than {2 * MOST_NODES} nodes in all")
+                break
+            batches.append((item.where, nodes_from_pool(pool, f"nodes[{number}]", item.where, vendors, problems)))
+    for where, batch in batches:
+        for node in batch:
+            if node.name in nodes:
+                message = f"node {printable(node.name)} is also defined by {origin[node.name]}; keep one"
+                problems.fatal(where, "metadata.name", message)
+            nodes[node.name] = node
+            origin[node.name] = where
+    _warn_of_shared_cards(nodes, origin, problems)
+    return tuple(nodes[name] for name in sorted(nodes))
+
+
+def _warn_of_shared_cards(nodes: Mapping[str, Node], origin: Mapping[str, str], problems: Problems) -> None:
+    seen: dict[str, str] = {}  # uuid -> node
+    for node in nodes.values():
+        for device in node.devices:
+            other = seen.setdefault(device.uuid, node.name)
+            if other != node.name:
+                message = f"card {device.uuid} is also registered by node {printable(other)}; it can be in one only"
+                problems.warning(origin[node.name], "metadata.annotations", message)
+
+
+def _on_known_nodes(bound: Sequence[Bound], nodes: Sequence[Node], problems: Problems) -> list[Bound]:
+    known = {node.name for node in nodes}
+    result = []
+    for item in bound:
+        if item.running.node in known:
+            result.append(item)
+            continue
+        message = f"node {printable(item.running.node)} is not in the input; the pod is left out"
+        problems.warning(item.where, "spec.nodeName", message)
+    return result
+
+
+def _warn_of_substrings(
+    pending: Iterable[Pending], nodes: Sequence[Node], vendors: Vendors, problems: Problems
+) -> None:
+    """HAMi matches types as substrings (`H20` also takes an H200); we match whole tokens, and say where it matters."""
+    models: dict[str, set[str]] = {}  # vendor -> models in the cluster
+    for node in nodes:
+        for device in node.devices:
+            models.setdefault(device.vendor, set()).add(device.model)
+    checked: set[tuple[str, str, str]] = set()
+    for waiting in pending:
+        for rules in waiting.pod.device_rules:
+            row = vendors.by_word[rules.vendor]
+            for key, wanted in ((row.use_type, rules.use_types), (row.nouse_type, rules.nouse_types)):
+                for text in wanted:
+                    if (waiting.where, key, text) in checked:
+                        continue
+                    checked.add((waiting.where, key, text))
+                    have = models.get(rules.vendor, set())
+                    _warn_of_type(text, have, waiting.where, f"metadata.annotations.{key}", problems)
+
+
+def _warn_of_type(text: str, models: set[str], where: str, field_name: str, problems: Problems) -> None:
+    by_part = sorted(model for model in models if only_substring_matches(model, text))
+    said = printable(text, 60)
+    if by_part:
+        message = f"{said!r} matches whole words only, so not {printable(', '.join(by_part))}; HAMi would take it"
+        problems.warning(where, field_name, message)
+    elif models and not any(type_matches(model, text) for model in models):
+        message = f"{said!r} matches no card of the cluster, which has {printable(', '.join(sorted(models)))}"
+        problems.warning(where, field_name, message)

@@ -1,0 +1,200 @@
+"""Documents → typed objects: which kinds we know, which are ignored, and which field has the wrong type."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import msgspec
+
+from dovetail.kube import objects
+from dovetail.kube.documents import Document
+from dovetail.kube.pools import API_VERSION, Cluster
+from dovetail.kube.problems import Problems, printable
+
+T = TypeVar("T")
+WORKLOADS = ("Deployment", "StatefulSet", "ReplicaSet", "Job", "DaemonSet")
+POD_GROUPS = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.k8s.io", "scheduling.volcano.sh")
+
+# (API group, kind) -> type. A kind of the same name in another group is somebody else's object.
+KINDS: dict[tuple[str, str], type[Any]] = {
+    ("", "Node"): objects.Node,
+    ("", "Pod"): objects.Pod,
+    ("", "ResourceQuota"): objects.ResourceQuota,
+    ("", "LimitRange"): objects.LimitRange,
+    ("", "Namespace"): objects.Namespace,
+    ("scheduling.k8s.io", "PriorityClass"): objects.PriorityClass,
+    ("node.k8s.io", "RuntimeClass"): objects.RuntimeClass,
+    ("dovetail.dev", "Cluster"): Cluster,
+    ("batch", "Job"): objects.Workload,
+    **{("apps", kind): objects.Workload for kind in ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")},
+    **{("extensions", kind): objects.Workload for kind in ("Deployment", "ReplicaSet", "DaemonSet")},
+    **{(group, "PodGroup"): objects.PodGroup for group in POD_GROUPS},
+}
+WITHOUT_NAMESPACE = frozenset({"Node", "Namespace", "PriorityClass", "RuntimeClass", "Cluster"})
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?\Z", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A typed object and where it was found."""
+
+    where: str  # "a.yaml#2 Pod default/web"
+    kind: str
+    group: str  # API group
+    namespace: str  # "" for kinds without
+    name: str
+    value: Any
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        return (self.group, self.kind, self.namespace, self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """Everything that was understood, by kind, and how many objects of other kinds were left out."""
+
+    by_kind: Mapping[str, tuple[Found, ...]]
+    ignored: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, kind: str) -> tuple[Found, ...]:
+        return self.by_kind.get(kind, ())
+
+
+def decode(documents: Iterable[Document], problems: Problems) -> Objects:
+    """Typed objects. Structural errors are fatal, and collected before anything is raised (by the caller)."""
+    found: dict[tuple[str, str, str, str], tuple[Found, Document]] = {}
+    ignored: Counter[str] = Counter()
+    for document in documents:
+        known = KINDS.get((document.group, document.kind))
+        if document.kind == "CronJob":
+            problems.note(document.where, "", "a CronJob is not placed: its Jobs are, once they exist")
+        if known is None:
+            ignored[printable(document.kind)] += 1
+            continue
+        item = _found(document, known, problems)
+        if item is None:
+            continue
+        if item.key in found:
+            _complain_of_duplicate(item, document, found[item.key], problems)
+        else:
+            found[item.key] = (item, document)
+    by_kind: dict[str, list[Found]] = {}
+    for item, _ in found.values():
+        by_kind.setdefault(item.kind, []).append(item)
+    return Objects({kind: tuple(items) for kind, items in by_kind.items()}, dict(sorted(ignored.items())))
+
+
+def _found(document: Document, known: type[Any], problems: Problems) -> Found | None:
+    if known is Cluster and document.api_version != API_VERSION:
+        problems.fatal(document.where, "apiVersion", f"a Cluster file of ours has apiVersion {API_VERSION}")
+        return None
+    value = convert(document.body, known, document.where, problems)
+    if value is None:
+        return None
+    if known is Cluster:
+        return Found(document.where, document.kind, document.group, "", document.place, value)
+    meta: objects.Meta = value.metadata
+    name = meta.name or meta.generate_name.rstrip("-")
+    namespace = "" if document.kind in WITHOUT_NAMESPACE else meta.namespace or "default"
+    for path, text in (("metadata.name", name), ("metadata.namespace", namespace or "default")):
+        if not _NAME.match(text):
+            said = "is missing" if not text else f"{printable(text)!r} is not a name Kubernetes allows"
+            problems.fatal(document.where, path, f"{said}; use letters, digits, '-' and '.', 253 at the most")
+            return None
+    full = f"{namespace}/{name}" if namespace else name
+    where = f"{document.place} {document.kind} {full}"
+    return Found(where, document.kind, document.group, namespace, name, value)
+
+
+def convert(body: Any, known: type[T], where: str, problems: Problems) -> T | None:
+    """The typed object, or None and a fatal problem that names the field."""
+    error: Exception
+    try:
+        return msgspec.convert(body, known)
+    except (msgspec.ValidationError, RecursionError, OverflowError) as first:
+        error = first
+    try:  # null is rare in files and costs a copy to remove, so it is tried second
+        body = _without_nulls(body)
+        return msgspec.convert(body, known)
+    except msgspec.ValidationError as second:
+        error = second
+    except (RecursionError, OverflowError) as second:
+        error = second
+    path, complaint = _explain(str(error) or "is nested too deeply", body)
+    problems.fatal(where, path, complaint)
+    return None
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(part) for key, part in value.items() if part is not None}
+    if isinstance(value, list):
+        return [_without_nulls(part) for part in value]
+    return value
+
+
+def _complain_of_duplicate(item: Found, document: Document, other: tuple[Found, Document], problems: Problems) -> None:
+    try:
+        same = document.body == other[1].body
+    except RecursionError:
+        same = False
+    if same:
+        problems.note(item.where, "metadata.name", f"is the same object as {other[0].where}; counted once")
+    else:
+        problems.fatal(item.where, "metadata.name", f"is also defined, differently, by {other[0].where}; keep one")
+
+
+_AT = re.compile(r"^(?P<what>.*?)(?: - at (?P<key>`key` in )?`(?P<path>[^`]*)`)?$", re.DOTALL)
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_GOT = re.compile(r"got `(\w+)`")
+_WORDS = {
+    "str": "text (put it in quotes)",
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "nothing",
+}
+
+
+def _explain(error: str, body: Any) -> tuple[str, str]:
+    """msgspec's complaint as (field, sentence): "Expected `str`, got `bool` - at `$.metadata.labels[...]`"."""
+    match = _AT.match(error)
+    what, key, path = (match["what"], match["key"], match["path"] or "$") if match else (error, None, "$")
+    got = _GOT.search(what)
+    field_path = _resolve(path, body, got[1] if got and not key else "")
+    said = re.sub(r"`([^`]*)`", lambda word: " or ".join(_WORDS.get(w, w) for w in word[1].split(" | ")), what)
+    said = said.replace("Expected", "must be").replace(", got", ", not").replace("Object ", "")
+    return field_path, f"a key {said}" if key else said
+
+
+def _resolve(path: str, body: Any, got: str) -> str:
+    """The path with `[...]` replaced by the key whose value has the type complained of."""
+    candidates: list[tuple[str, Any]] = [("", body)]
+    for name, index in _STEP.findall(path):
+        candidates = list(_descend(candidates, name, index))
+    for text, value in candidates:
+        if not got or _type_name(value) == got:
+            return text.lstrip(".")
+    return path.removeprefix("$").lstrip(".")
+
+
+def _descend(candidates: list[tuple[str, Any]], name: str, index: str) -> Iterator[tuple[str, Any]]:
+    for text, value in candidates:
+        if name and isinstance(value, dict):
+            yield f"{text}.{name}", value.get(name)
+        elif index == "..." and isinstance(value, dict):
+            yield from ((f"{text}.{printable(str(key))}", part) for key, part in value.items())
+        elif index.isdigit() and isinstance(value, list) and int(index) < len(value):
+            yield f"{text}[{index}]", value[int(index)]
+
+
+def _type_name(value: Any) -> str:
+    names = {str: "str", bool: "bool", int: "int", float: "float", list: "array", dict: "object", type(None): "null"}
+    return names.get(type(value), type(value).__name__)

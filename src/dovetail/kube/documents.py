@@ -1,0 +1,277 @@
+"""Reads `-f` arguments into documents: files, folders, stdin; multi-document YAML or JSON; Lists flattened.
+
+Knows nothing of what the objects mean. Hostile input (alias bombs, deep nesting, broken encodings) ends in a Problem.
+Plain dates stay text and `1:30` is no number, as in kubectl's reader; `on`, `yes`, `010` are YAML 1.1 there and here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+import yaml
+
+from dovetail.kube.problems import Problems, printable
+
+SUFFIXES = (".yaml", ".yml", ".json")
+LARGEST_FILE = 1 << 30  # bytes; `-f /dev/zero` must end
+DEEPEST = 200  # levels; Kubernetes objects have about 20
+MOST_ALIASED = 100_000  # YAML nodes that aliases may add to a document: ten levels of ten are 10^10
+MOST_BROKEN = 20  # documents of one file that are complained about
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One object as it was read."""
+
+    place: str  # "a.yaml#2"
+    kind: str
+    api_version: str
+    body: dict[str, Any]
+
+    @property
+    def where(self) -> str:
+        """As much as is known before the object is understood: "a.yaml#2 Pod web"."""
+        return f"{self.place} {printable(_name(self.kind, self.body))}"
+
+    @property
+    def group(self) -> str:
+        """Of "apps/v1" it is "apps"; "" is the core group."""
+        return self.api_version.rpartition("/")[0]
+
+
+def read(arguments: Sequence[str], problems: Problems, stdin: IO[bytes] | None = None) -> tuple[Document, ...]:
+    """Every object in every argument, in the order given. Raises InputError once all of them were looked at."""
+    documents: list[Document] = []
+    for source, text in _texts(arguments, problems, stdin):
+        documents.extend(parse(source, text, problems))
+    problems.stop_if_fatal()
+    return tuple(documents)
+
+
+def parse(source: str, text: str, problems: Problems) -> list[Document]:
+    """The objects in one text."""
+    documents: list[Document] = []
+    broken = 0
+    try:
+        for body in _bodies(source, text, problems):
+            if body is None:
+                continue
+            before = problems.fatal_errors
+            documents.extend(_flatten(f"{source}#{len(documents) + broken + 1}", body, problems))
+            broken += problems.fatal_errors > before
+            if broken >= MOST_BROKEN:
+                break
+    except yaml.YAMLError as error:
+        problems.fatal(f"{source}#{len(documents) + broken + 1}", "", f"is not valid YAML: {_yaml_complaint(error)}")
+    except RecursionError:
+        problems.fatal(source, "", f"is nested deeper than {DEEPEST} levels")
+    except (ValueError, OverflowError) as error:  # e.g. an integer of more digits than Python converts
+        problems.fatal(source, "", f"holds a value that cannot be read: {error}")
+    if not documents and not broken and not problems.fatal_errors:
+        problems.warning(source, "", "holds no object; is it the file you meant?")
+    return documents
+
+
+def read_yaml(source: str, text: str, problems: Problems) -> Any:
+    """The first document of a text that is not a Kubernetes object; None where there is none, or a fatal problem."""
+    try:
+        return next(_bodies(source, text, problems), None)
+    except yaml.YAMLError as error:
+        problems.fatal(source, "", f"is not valid YAML: {_yaml_complaint(error)}")
+    except (RecursionError, ValueError, OverflowError) as error:
+        problems.fatal(source, "", f"cannot be read: {error}")
+    return None
+
+
+def _texts(arguments: Sequence[str], problems: Problems, stdin: IO[bytes] | None) -> Iterator[tuple[str, str]]:
+    for argument in arguments:
+        if argument == "-":
+            if stdin is None:
+                problems.fatal("stdin", "", "nothing is connected to standard input")
+            else:
+                yield from _decoded("stdin", stdin, problems)
+            continue
+        for path in _paths(argument, problems):
+            try:
+                with open(path, "rb") as stream:
+                    yield from _decoded(path, stream, problems)
+            except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+                problems.fatal(path, "", f"cannot be read: {getattr(error, 'strerror', None) or error}")
+
+
+def _paths(argument: str, problems: Problems) -> list[str]:
+    if not os.path.isdir(argument):
+        return [argument]
+    paths = sorted(
+        os.path.join(folder, name)
+        for folder, _, names in os.walk(argument)
+        for name in names
+        if name.lower().endswith(SUFFIXES)
+    )
+    if not paths:
+        problems.warning(argument, "", "the folder holds no .yaml, .yml or .json file")
+    return paths
+
+
+def _decoded(source: str, stream: IO[bytes], problems: Problems) -> Iterator[tuple[str, str]]:
+    raw = stream.read(LARGEST_FILE + 1)
+    if len(raw) > LARGEST_FILE:
+        problems.fatal(source, "", f"is larger than {LARGEST_FILE >> 20} MiB; split it")
+        return
+    try:
+        yield source, raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        problems.fatal(source, "", f"is not UTF-8 (byte {error.start}); save it as UTF-8")
+
+
+def _bodies(source: str, text: str, problems: Problems) -> Iterator[Any]:
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            yield from list(_json_bodies(text))
+            return
+        except json.JSONDecodeError as error:
+            if source.lower().endswith(".json"):
+                problems.fatal(source, "", f"is not valid JSON: {error}")
+                return
+            # a YAML flow mapping also starts with a brace
+    loader = _Loader(text)
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            complaint = _measure(node) if node is not None else ""
+            if complaint:
+                problems.fatal(source, "", complaint)
+                return
+            yield loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _json_bodies(text: str) -> Iterator[Any]:
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    position, end = 0, len(text)
+    while True:
+        while position < end and text[position] in " \t\r\n":
+            position += 1
+        if position == end:
+            return
+        body, position = decoder.raw_decode(text, position)
+        yield body
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON; write a number")
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as kubectl reads it: without dates and without numbers in base 60."""
+
+
+def _without_dates_and_sixties() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    integer = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]+|0|[1-9][0-9_]*)\Z", re.ASCII)
+    number = re.compile(
+        r"(?:[-+]?(?:[0-9][0-9_]*)?\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
+        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z",
+        re.ASCII,
+    )
+    ours = {"tag:yaml.org,2002:int": integer, "tag:yaml.org,2002:float": number}
+    return {
+        first: [(tag, ours.get(tag, pattern)) for tag, pattern in rows if tag != "tag:yaml.org,2002:timestamp"]
+        for first, rows in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_Loader.yaml_implicit_resolvers = _without_dates_and_sixties()
+
+
+def _measure(root: yaml.Node) -> str:
+    """Why the document must not be built, or "". Sizes are counted with every alias written out, without writing it."""
+    sizes: dict[int, int] = {}  # id of a finished node -> its size with aliases expanded
+    open_nodes: set[int] = set()
+    stack: list[tuple[yaml.Node, bool]] = [(root, False)]
+    while stack:
+        node, finished = stack.pop()
+        key = id(node)
+        if finished:
+            open_nodes.discard(key)
+            sizes[key] = 1 + sum(sizes[id(child)] for child in _children(node))
+            if sizes[key] - len(sizes) > MOST_ALIASED:
+                return f"has aliases that expand to more than {MOST_ALIASED} values; write them out or use fewer"
+            continue
+        if key in sizes:
+            continue
+        if key in open_nodes:
+            return "has an alias that contains itself"
+        children = _children(node)
+        if not children:
+            sizes[key] = 1
+            continue
+        open_nodes.add(key)
+        if len(open_nodes) > DEEPEST:
+            return f"is nested deeper than {DEEPEST} levels"
+        stack.append((node, True))
+        stack.extend((child, False) for child in children)
+    return ""
+
+
+def _children(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    if isinstance(node, yaml.SequenceNode):
+        return list(node.value)
+    return []
+
+
+def _yaml_complaint(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark is not None else ""
+    what = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).partition("\n")[0]
+    return f"{what}{place}"
+
+
+def _flatten(place: str, body: Any, problems: Problems) -> Iterator[Document]:
+    """The object, or a List's items numbered from `place` on."""
+    if not isinstance(body, dict):
+        problems.fatal(place, "", f"is {_said(body)}, not an object with apiVersion and kind")
+        return
+    kind: Any = body.get("kind")
+    api_version: Any = body.get("apiVersion")
+    for field, value in (("kind", kind), ("apiVersion", api_version)):
+        if not isinstance(value, str) or not value or len(value) > 200:
+            said = "is missing" if value in (None, "") else f"is {_said(value)}, not a short text"
+            problems.fatal(place, field, f"{said}; every Kubernetes object has one")
+            return
+    items = body.get("items")
+    if not (kind.endswith("List") and ("items" in body or kind == "List")):
+        yield Document(place, kind, api_version, body)
+        return
+    if items is not None and not isinstance(items, list):
+        problems.fatal(f"{place} {kind}", "items", f"is {_said(items)}, not a list")
+        return
+    source, _, first = place.rpartition("#")
+    for number, item in enumerate(items or (), int(first)):
+        if isinstance(item, dict) and kind != "List":  # a typed list's items may leave out what the list says
+            item = {"kind": kind.removesuffix("List"), "apiVersion": api_version, **item}
+        yield from _flatten(f"{source}#{number}", item, problems)
+
+
+def _name(kind: str, body: dict[str, Any]) -> str:
+    """Kind, namespace and name as far as the object says so."""
+    metadata = body.get("metadata")
+    if not isinstance(metadata, dict):
+        return kind
+    name, namespace = metadata.get("name") or metadata.get("generateName"), metadata.get("namespace")
+    if not isinstance(name, str):
+        return kind
+    return f"{kind} {namespace}/{name}" if isinstance(namespace, str) and namespace else f"{kind} {name}"
+
+
+def _said(value: Any) -> str:
+    number = "a number"
+    names = {dict: "a mapping", list: "a list", str: "a text", bool: "true or false", int: number, float: number}
+    return "nothing" if value is None else names.get(type(value), "something else")

@@ -1,0 +1,277 @@
+"""Kubernetes' objects, typed: only the fields we use, everything optional that the API lets be absent.
+
+Null means absent, as in Kubernetes. A wrong type is an error that names the file, the object and the field.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+Quantity = str | int | float
+Quantities = dict[str, Quantity]
+Texts = dict[str, str]
+
+
+class Struct(msgspec.Struct, rename="camel", frozen=True):
+    """Camel case outside, snake case inside; unknown fields are ignored."""
+
+
+class OwnerReference(Struct, frozen=True):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class Meta(Struct, frozen=True):
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: Texts = {}
+    annotations: Texts = {}
+    owner_references: list[OwnerReference] = []
+    creation_timestamp: str = ""
+    deletion_timestamp: str = ""
+
+
+class Resources(Struct, frozen=True):
+    limits: Quantities = {}
+    requests: Quantities = {}
+    claims: list[Any] = []
+
+
+class Port(Struct, frozen=True):
+    host_port: int = 0
+    container_port: int = 0
+
+
+class Container(Struct, frozen=True):
+    name: str = ""
+    resources: Resources = Resources()
+    restart_policy: str = ""
+    ports: list[Port] = []
+
+
+class Toleration(Struct, frozen=True):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class Requirement(Struct, frozen=True):
+    key: str = ""
+    operator: str = ""
+    values: list[str] = []
+
+
+class NodeSelectorTerm(Struct, frozen=True):
+    match_expressions: list[Requirement] = []
+    match_fields: list[Requirement] = []
+
+
+class NodeSelector(Struct, frozen=True):
+    node_selector_terms: list[NodeSelectorTerm] = []
+
+
+class NodeAffinity(Struct, frozen=True):
+    required: NodeSelector | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+    preferred: list[Any] = msgspec.field(name="preferredDuringSchedulingIgnoredDuringExecution", default_factory=list)
+
+
+class PodAffinity(Struct, frozen=True):
+    required: list[Any] = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default_factory=list)
+    preferred: list[Any] = msgspec.field(name="preferredDuringSchedulingIgnoredDuringExecution", default_factory=list)
+
+
+class Affinity(Struct, frozen=True):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Volume(Struct, frozen=True):
+    persistent_volume_claim: Any = None
+    ephemeral: Any = None
+
+
+class SchedulingGroup(Struct, frozen=True):
+    pod_group_name: str = ""
+
+
+class PodSpec(Struct, frozen=True):
+    containers: list[Container] = []
+    init_containers: list[Container] = []
+    node_name: str = ""
+    node_selector: Texts = {}
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] = []
+    priority: int | None = None
+    priority_class_name: str = ""
+    runtime_class_name: str = ""
+    overhead: Quantities = {}
+    resources: Resources | None = None
+    resource_claims: list[Any] = []
+    scheduling_gates: list[Any] = []
+    scheduling_group: SchedulingGroup | None = None
+    topology_spread_constraints: list[Any] = []
+    volumes: list[Volume] = []
+    host_network: bool = False
+
+
+class Terminated(Struct, frozen=True):
+    exit_code: int = 0
+
+
+class ContainerState(Struct, frozen=True):
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Struct, frozen=True):
+    name: str = ""
+    state: ContainerState = ContainerState()
+
+
+class PodStatus(Struct, frozen=True):
+    phase: str = ""
+    init_container_statuses: list[ContainerStatus] = []
+
+
+class Pod(Struct, frozen=True):
+    metadata: Meta
+    spec: PodSpec
+    status: PodStatus = PodStatus()
+
+
+class Taint(Struct, frozen=True):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class Condition(Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class NodeSpec(Struct, frozen=True):
+    unschedulable: bool = False
+    taints: list[Taint] = []
+
+
+class NodeStatus(Struct, frozen=True):
+    allocatable: Quantities | None = None
+    capacity: Quantities | None = None
+    conditions: list[Condition] = []
+
+
+class Node(Struct, frozen=True):
+    metadata: Meta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class PodTemplate(Struct, frozen=True):
+    spec: PodSpec
+    metadata: Meta = Meta()
+
+
+class Ordinals(Struct, frozen=True):
+    start: int = 0
+
+
+class WorkloadSpec(Struct, frozen=True):
+    """Deployment, ReplicaSet, StatefulSet, DaemonSet and Job have the same skeleton."""
+
+    template: PodTemplate | None = None
+    replicas: int | None = None
+    paused: bool = False
+    ordinals: Ordinals = Ordinals()
+    parallelism: int | None = None
+    completions: int | None = None
+    suspend: bool = False
+
+
+class WorkloadStatus(Struct, frozen=True):
+    succeeded: int = 0
+    conditions: list[Condition] = []
+
+
+class Workload(Struct, frozen=True):
+    metadata: Meta
+    spec: WorkloadSpec
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class Gang(Struct, frozen=True):
+    min_count: int = 1
+
+
+class SchedulingPolicy(Struct, frozen=True):
+    gang: Gang | None = None
+
+
+class PodGroupSpec(Struct, frozen=True):
+    min_member: int | None = None
+    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
+
+
+class PodGroup(Struct, frozen=True):
+    metadata: Meta
+    spec: PodGroupSpec = PodGroupSpec()
+
+
+class PriorityClass(Struct, frozen=True):
+    metadata: Meta
+    value: int = 0
+    global_default: bool = False
+
+
+class ResourceQuotaSpec(Struct, frozen=True):
+    hard: Quantities = {}
+    scopes: list[str] = []
+    scope_selector: Any = None
+
+
+class ResourceQuota(Struct, frozen=True):
+    metadata: Meta
+    spec: ResourceQuotaSpec = ResourceQuotaSpec()
+
+
+class LimitRangeItem(Struct, frozen=True):
+    type: str = ""
+    default: Quantities = {}
+    default_request: Quantities = {}
+    max: Quantities = {}
+    min: Quantities = {}
+
+
+class LimitRangeSpec(Struct, frozen=True):
+    limits: list[LimitRangeItem] = []
+
+
+class LimitRange(Struct, frozen=True):
+    metadata: Meta
+    spec: LimitRangeSpec = LimitRangeSpec()
+
+
+class Overhead(Struct, frozen=True):
+    pod_fixed: Quantities = {}
+
+
+class RuntimeScheduling(Struct, frozen=True):
+    node_selector: Texts = {}
+    tolerations: list[Toleration] = []
+
+
+class RuntimeClass(Struct, frozen=True):
+    metadata: Meta
+    overhead: Overhead = Overhead()
+    scheduling: RuntimeScheduling = RuntimeScheduling()
+
+
+class Namespace(Struct, frozen=True):
+    metadata: Meta

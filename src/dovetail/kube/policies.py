@@ -1,0 +1,84 @@
+"""How a pod wants to be placed: by our annotations, else HAMi's, else the default. A wrong name is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dovetail.kube.problems import Problems, printable
+from dovetail.kube.register import LARGEST
+from dovetail.kube.settings import Settings
+from dovetail.model.pod import Profile
+
+NODE = ("dovetail.dev/node-policy", "hami.io/node-scheduler-policy")  # the first one set wins
+DEVICE = ("dovetail.dev/gpu-policy", "hami.io/gpu-scheduler-policy")
+WEIGHTS = "hami.io/device-scoring-weights"
+WEIGHT_NAMES = ("slot", "core", "memory")
+LONGEST_CHAIN = 4
+
+
+class PolicyError(ValueError):
+    """The text names no policy, or no weights."""
+
+
+def profile_of(
+    annotations: Mapping[str, str], settings: Settings, where: str, problems: Problems
+) -> tuple[Profile, str]:
+    """The profile, and what is wrong with it ("" = nothing); HAMi would have silently taken its default."""
+    node, device, weights = settings.profile.node, settings.profile.device, settings.profile.weights
+    key = ""
+    try:
+        key, text = _first(annotations, NODE)
+        if text:
+            node = parse_node_policy(text, settings.node_policies)
+        key, text = _first(annotations, DEVICE)
+        if text:
+            device = parse_device_policy(text, settings.device_policies)
+        key, text = WEIGHTS, annotations.get(WEIGHTS, "").strip()
+        if text:
+            weights = parse_weights(text)
+    except PolicyError as error:
+        problems.error(where, f"metadata.annotations.{key}", str(error))
+        return settings.profile, f"{key}: {error}"
+    return Profile(node, device, weights), ""
+
+
+def _first(annotations: Mapping[str, str], keys: tuple[str, ...]) -> tuple[str, str]:
+    for key in keys:
+        text = annotations.get(key, "").strip()
+        if text:
+            return key, text
+    return keys[0], ""
+
+
+def parse_node_policy(text: str, known: frozenset[str]) -> str:
+    if text not in known:
+        raise PolicyError(f"{printable(text, 60)!r} is no node policy; write one of {', '.join(sorted(known))}")
+    return text
+
+
+def parse_device_policy(text: str, known: frozenset[str]) -> tuple[str, ...]:
+    """A chain such as `binpack,numa`: at most four different names."""
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in known:
+            raise PolicyError(f"{printable(name, 60)!r} is no GPU policy; write one of {', '.join(sorted(known))}")
+    if len(set(names)) != len(names):
+        raise PolicyError(f"{printable(text, 60)!r} names a policy twice")
+    if len(names) > LONGEST_CHAIN:
+        raise PolicyError(f"{printable(text, 60)!r} chains more than {LONGEST_CHAIN} policies")
+    return names
+
+
+def parse_weights(text: str) -> tuple[int, int, int]:
+    """`slot=1,core=1,memory=3`: all three, whole, not negative, not all 0 (hami.md §1.3)."""
+    wanted = "write slot=1,core=1,memory=1 with whole numbers ≥ 0, at least one of them positive"
+    given: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        digits = value.isascii() and value.isdigit() and len(value) < 11
+        if name not in WEIGHT_NAMES or name in given or not digits or int(value) > LARGEST:
+            raise PolicyError(f"{printable(text, 60)!r} are no weights; {wanted}")
+        given[name] = int(value)
+    if len(given) != len(WEIGHT_NAMES) or not any(given.values()):
+        raise PolicyError(f"{printable(text, 60)!r} are no weights; {wanted}")
+    return given["slot"], given["core"], given["memory"]

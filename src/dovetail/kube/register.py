@@ -1,0 +1,190 @@
+"""What a node's annotations say about its cards: HAMi's register in both encodings, pair scores, cordoned cards.
+
+HAMi leaves out empty values (Go's omitempty), so a missing `health` is false and a missing `index` or `numa` is 0. An
+entry that cannot be understood is skipped with a warning; one bad card must not hide the node's others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dovetail.kube.problems import Problems, printable
+from dovetail.kube.vendors import Vendor
+from dovetail.model.device import HAMI_CORE, Device
+
+CORDON = "hami.io/device-cordon"
+MOST_CARDS = 256  # per node; keeps pair tables small
+LARGEST = 2**31 - 1  # HAMi's fields are int32
+MILLI_PER_CORE = 10  # devcore 100 = a whole card = 1000 milli
+
+
+class EntryError(ValueError):
+    """One card's entry cannot be understood."""
+
+
+def registered(annotations: Mapping[str, str], vendor: Vendor, where: str, problems: Problems) -> tuple[Device, ...]:
+    """The vendor's cards on the node, in registration order."""
+    text = annotations.get(vendor.register, "") if vendor.register else ""
+    if not text.strip():
+        return ()
+    path = f"metadata.annotations.{vendor.register}"
+    devices: dict[str, Device] = {}
+    for number, entry in enumerate(_entries(text, path, where, problems)):
+        if len(devices) == MOST_CARDS:
+            problems.warning(where, path, f"registers more than {MOST_CARDS} cards; the rest is left out")
+            break
+        try:
+            device = _device(entry, vendor)
+        except EntryError as error:
+            problems.warning(where, f"{path}[{number}]", f"{error}; the card is left out")
+            continue
+        if device.uuid in devices:
+            problems.warning(where, f"{path}[{number}]", f"card {device.uuid} is registered twice; the first counts")
+            continue
+        devices[device.uuid] = device
+    return tuple(devices.values())
+
+
+def _entries(text: str, path: str, where: str, problems: Problems) -> Iterator[dict[str, Any]]:
+    if text.lstrip()[:1] not in ("[", "{"):
+        yield from _legacy(text, path, where, problems)
+        return
+    try:
+        entries = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        problems.warning(where, path, f"is not valid JSON ({printable(str(error))}); the node has no such card")
+        return
+    if not isinstance(entries, list):
+        problems.warning(where, path, "is not a list of cards; the node has no such card")
+        return
+    for entry in entries:
+        yield entry if isinstance(entry, dict) else {}
+
+
+def _legacy(text: str, path: str, where: str, problems: Problems) -> Iterator[dict[str, Any]]:
+    """`uuid,count,mem,core,type,numa,health[,index,mode]:` per card (HAMi devices.go:317)."""
+    if ":" not in text:
+        problems.warning(where, path, "is neither JSON nor `uuid,count,mem,core,type,numa,health:`; no card is read")
+        return
+    names = ("id", "count", "devmem", "devcore", "type", "numa", "health", "index", "mode")
+    for part in text.split(":"):
+        if not part.strip():
+            continue
+        fields = [field.strip() for field in part.split(",")]
+        if len(fields) not in (7, 9):
+            yield {}
+            continue
+        entry: dict[str, Any] = dict(zip(names, fields, strict=False))
+        entry["health"] = fields[6].lower() == "true"
+        for name in ("count", "devmem", "devcore", "numa", "index"):
+            if name in entry:
+                entry[name] = _number(entry[name])
+        yield entry
+
+
+def _number(text: str) -> int | str:
+    return int(text) if len(text) < 12 and text.lstrip("-").isascii() and text.lstrip("-").isdigit() else text
+
+
+def _device(entry: Mapping[str, Any], vendor: Vendor) -> Device:
+    uuid = entry.get("id")
+    if not isinstance(uuid, str) or not uuid.strip():
+        raise EntryError("an entry has no `id`")
+    if len(uuid) > 200 or any(mark in uuid for mark in ",:;\n\0"):
+        raise EntryError(f"{printable(uuid)!r} is no id of a card")
+    kind = entry.get("type", "")
+    mode = entry.get("mode") or HAMI_CORE
+    if not isinstance(kind, str) or not isinstance(mode, str) or len(kind) > 200 or len(mode) > 50:
+        raise EntryError(f"card {uuid} has no text as its `type` or `mode`")
+    health = entry.get("health", False)
+    if not isinstance(health, bool):
+        raise EntryError(f"card {uuid}: `health` must be true or false")
+    return Device(
+        uuid=uuid.strip(),
+        index=_whole(entry, "index", uuid),
+        vendor=vendor.word,
+        model=clean_model(kind) or vendor.word,
+        memory_mib=_whole(entry, "devmem", uuid),
+        compute_milli=_whole(entry, "devcore", uuid) * MILLI_PER_CORE,
+        slots=_whole(entry, "count", uuid),
+        numa=_whole(entry, "numa", uuid),
+        healthy=health,
+        mode=mode,
+    )
+
+
+def _whole(entry: Mapping[str, Any], name: str, uuid: str) -> int:
+    value = entry.get(name, 0)
+    value = 0 if value is None else value
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise EntryError(f"card {uuid}: `{name}` must be a whole number")
+    if name == "numa" and value == -1:  # what Linux says of a machine without NUMA
+        return 0
+    if not 0 <= value <= LARGEST:
+        raise EntryError(f"card {uuid}: `{name}` is {printable(str(value), 30)}, not between 0 and {LARGEST}")
+    return value
+
+
+def clean_model(text: str) -> str:
+    """`NVIDIA-NVIDIA H20-3e`, which releases of 2025 wrote, is `NVIDIA H20-3e`."""
+    text = printable(text.strip())
+    return text.removeprefix("NVIDIA-") if text.startswith("NVIDIA-NVIDIA") else text
+
+
+def cordoned(
+    annotations: Mapping[str, str], devices: Sequence[Device], where: str, problems: Problems
+) -> frozenset[str]:
+    """UUIDs that take no new pods."""
+    listed = {uuid.strip() for uuid in annotations.get(CORDON, "").split(",")} - {""}
+    unknown = sorted(listed - {device.uuid for device in devices})
+    if unknown:
+        message = f"names {printable(', '.join(unknown))}, which is no card of this node"
+        problems.warning(where, f"metadata.annotations.{CORDON}", message)
+    return frozenset(listed)
+
+
+def pair_scores(
+    annotations: Mapping[str, str], vendor: Vendor, devices: Sequence[Device], where: str, problems: Problems
+) -> tuple[tuple[int, ...], ...]:
+    """Scores by position, symmetric; a pair nobody mentions is 0; () where the node says nothing."""
+    text = annotations.get(vendor.score, "") if vendor.score else ""
+    if not text.strip():
+        return ()
+    path = f"metadata.annotations.{vendor.score}"
+    given = _scores(text, path, where, problems)
+    if given is None:
+        return ()
+    positions = {device.uuid: position for position, device in enumerate(devices)}
+    table = [[0] * len(devices) for _ in devices]
+    for (first, second), score in given.items():
+        if first == second or first not in positions or second not in positions:
+            continue
+        back = given.get((second, first), score)
+        if back != score:  # HAMi gives such a pair 0 as well (hami.md §3.4)
+            problems.warning(where, path, f"the pair {first}, {second} has two scores, {score} and {back}; 0 is used")
+            score = 0
+        table[positions[first]][positions[second]] = table[positions[second]][positions[first]] = score
+    return tuple(tuple(row) for row in table)
+
+
+def _scores(text: str, path: str, where: str, problems: Problems) -> dict[tuple[str, str], int] | None:
+    try:
+        entries = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        problems.warning(where, path, f"is not valid JSON ({printable(str(error))}); links count as unknown")
+        return None
+    given: dict[tuple[str, str], int] = {}
+    for number, entry in enumerate(entries if isinstance(entries, list) else [None]):
+        row = entry.get("score") if isinstance(entry, dict) else None
+        uuid = entry.get("uuid") if isinstance(entry, dict) else None
+        if not isinstance(uuid, str) or not (row is None or isinstance(row, dict)):
+            problems.warning(where, f"{path}[{number}]", "is not {uuid, score: {uuid: number}}; it is left out")
+            continue
+        for other, score in (row or {}).items():
+            if isinstance(score, bool) or not isinstance(score, int) or not 0 <= score <= LARGEST:
+                problems.warning(where, f"{path}[{number}]", f"the score of {printable(str(other))} is no number ≥ 0")
+            else:
+                given[uuid, other] = score
+    return given

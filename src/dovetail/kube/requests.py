@@ -1,0 +1,266 @@
+"""One pod spec → the model's Pod: cards, effective node resources, where it may go, how it wants to be placed.
+
+What cannot be understood becomes a refusal with an error that names the field; it is never placed half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dovetail.kube import objects
+from dovetail.kube.amounts import LARGEST, added, amounts, largest
+from dovetail.kube.asks import Asked, asked
+from dovetail.kube.policies import profile_of
+from dovetail.kube.problems import Problems, printable
+from dovetail.kube.rules import node_rules, not_honoured
+from dovetail.kube.settings import Settings
+from dovetail.kube.vendors import Vendor, Vendors
+from dovetail.model.node import CPU, MEMORY, PODS
+from dovetail.model.pod import Container, ContainerKind, DeviceRules, Pod, Refusal
+from dovetail.model.reason import Reason
+
+# What a container without a request counts in scores (pkg/scheduler/util/pod_resources.go).
+SCORED_CPU, SCORED_MEMORY = 100, 200 << 20
+POD_LEVEL = (CPU, MEMORY, "hugepages-")  # what spec.resources may state (KEP-2837)
+TRUE = ("1", "t", "T", "true", "TRUE", "True")  # Go's strconv.ParseBool
+FALSE = ("0", "f", "F", "false", "FALSE", "False", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A pod spec that was admitted, and whose it is."""
+
+    where: str
+    path: str  # of the spec: "spec" for a pod, "spec.template.spec" for a workload
+    namespace: str
+    name: str
+    meta: objects.Meta
+    spec: objects.PodSpec
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One container, read."""
+
+    name: str
+    kind: ContainerKind
+    asked: Asked
+    requests: dict[str, int]
+    limits: dict[str, int]
+    right: bool
+
+    @property
+    def scored(self) -> dict[str, int]:
+        return {CPU: self.requests.get(CPU, SCORED_CPU), MEMORY: self.requests.get(MEMORY, SCORED_MEMORY)}
+
+
+def pod_from(template: Template, settings: Settings, problems: Problems) -> Pod:
+    """The pod without owner, group, age and uid, which its source knows."""
+    spec, where = template.spec, template.where
+    refusals = _Refusals()
+    parts = [_part(template, *given, settings.vendors, problems) for given in _containers(spec)]
+    for part in parts:
+        if part.asked.wrong or not part.right:
+            refusals.invalid(part.asked.wrong or f"container {part.name}: a resource amount is wrong")
+    if not spec.containers:
+        problems.error(where, f"{template.path}.containers", "is empty; a pod has at least one container")
+        refusals.invalid("the pod has no containers")
+    resources, scored, use = _effective(template, parts, refusals, problems)
+    profile, complaint = profile_of(template.meta.annotations, settings, where, problems)
+    if complaint:
+        refusals.invalid(complaint)
+    rules, complaint = node_rules(spec, template.path, where, problems)
+    if complaint:
+        refusals.invalid(complaint)
+    not_honoured(spec, template.path, where, problems)
+    _claims_and_gates(template, refusals, problems)
+    return Pod(
+        namespace=template.namespace,
+        name=template.name,
+        uid=f"{template.namespace}/{template.name}",
+        resources=_counted(resources, settings.vendors),
+        scored_cpu_milli=scored[CPU],
+        scored_memory=scored[MEMORY],
+        containers=tuple(Container(part.name, part.kind, part.asked.asks) for part in parts),
+        device_rules=_device_rules(template.meta.annotations, settings.vendors, where, problems),
+        node_rules=rules,
+        profile=profile,
+        priority=spec.priority or 0,
+        quota_use=use,
+        refusal=refusals.first,
+    )
+
+
+class _Refusals:
+    """The first reason for which the pod cannot be placed."""
+
+    def __init__(self) -> None:
+        self.first: Refusal | None = None
+
+    def add(self, reason: Reason, message: str) -> None:
+        self.first = self.first or Refusal(reason, printable(message, 400))
+
+    def invalid(self, message: str) -> None:
+        self.add(Reason.INVALID_REQUEST, message)
+
+
+def _containers(spec: objects.PodSpec) -> list[tuple[objects.Container, ContainerKind, str]]:
+    """Init containers first, as HAMi orders them."""
+    result = []
+    for number, container in enumerate(spec.init_containers):
+        kind = ContainerKind.SIDECAR if container.restart_policy == "Always" else ContainerKind.INIT
+        result.append((container, kind, f"initContainers[{number}]"))
+    result.extend((c, ContainerKind.APP, f"containers[{number}]") for number, c in enumerate(spec.containers))
+    return result
+
+
+def kinds_of(spec: objects.PodSpec) -> tuple[ContainerKind, ...]:
+    return tuple(kind for _, kind, _ in _containers(spec))
+
+
+def _part(
+    template: Template, container: objects.Container, kind: ContainerKind, at: str, vendors: Vendors, problems: Problems
+) -> _Part:
+    path, where, resources = f"{template.path}.{at}", template.where, container.resources
+    cards = asked(resources, vendors, path, where, problems)
+    plain = {name: value for name, value in resources.requests.items() if not _is_device(name, vendors)}
+    capped = {name: value for name, value in resources.limits.items() if not _is_device(name, vendors)}
+    requests, right = amounts(where, f"{path}.resources.requests", plain, problems)
+    limits, also_right = amounts(where, f"{path}.resources.limits", capped, problems)
+    shares = _share_amounts(resources, vendors)
+    requests = {**limits, **requests, **shares, **cards.counts}  # requests default to limits
+    return _Part(container.name or at, kind, cards, requests, limits, right and also_right)
+
+
+def _is_device(name: str, vendors: Vendors) -> bool:
+    return name in vendors.by_count or name in vendors.share_names
+
+
+def _share_amounts(resources: objects.Resources, vendors: Vendors) -> dict[str, int]:
+    """`gpumem` and the like as Kubernetes' own quota counts them: plain sums. Their errors were reported already."""
+    given = {**resources.limits, **resources.requests}
+    quiet = Problems()
+    result, _ = amounts("", "", {name: given[name] for name in given if name in vendors.share_names}, quiet)
+    return result
+
+
+def _effective(
+    template: Template, parts: Sequence[_Part], refusals: _Refusals, problems: Problems
+) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+    """(requests, requests for scores, what a quota counts), overhead included."""
+    spec = template.spec
+    requests = _aggregate(parts, [part.requests for part in parts])
+    limits = _aggregate(parts, [part.limits for part in parts])
+    scored = _aggregate(parts, [part.scored for part in parts])
+    path = f"{template.path}.resources"
+    level, right = _pod_level(spec, requests, path, template.where, problems)
+    given = spec.resources.limits if spec.resources else {}
+    top, top_right = amounts(template.where, f"{path}.limits", given, problems)
+    overhead, fine = amounts(template.where, f"{template.path}.overhead", spec.overhead, problems)
+    if not (right and top_right and fine):
+        refusals.invalid("a pod-level resource amount is wrong")
+    requests = added(({**requests, **level}, overhead))
+    scored = {name: level.get(name, value) + overhead.get(name, 0) for name, value in scored.items()}
+    limits = {**limits, **top}
+    limits = added((limits, {name: value for name, value in overhead.items() if name in limits}))
+    if any(value > LARGEST for value in (*requests.values(), *scored.values())):
+        problems.error(template.where, f"{template.path}.containers", "together ask for more than anything that exists")
+        refusals.invalid("the containers together ask for more than anything that exists")
+        return {}, {CPU: 0, MEMORY: 0}, {}
+    return requests, scored, _quota_use(requests, limits)
+
+
+def _aggregate(parts: Sequence[_Part], amounts_of: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """Kubernetes' formula (component-helpers/resource/helpers.go PodRequests).
+
+    App containers and sidecars add up; an init container runs beside the sidecars started before it; the larger counts.
+    """
+    total: dict[str, int] = {}
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for part, own in zip(parts, amounts_of, strict=True):
+        if part.kind is ContainerKind.APP:
+            total = added((total, own))
+        elif part.kind is ContainerKind.SIDECAR:
+            total, sidecars = added((total, own)), added((sidecars, own))
+            peak = largest(peak, sidecars)
+        else:
+            peak = largest(peak, added((sidecars, own)))
+    return {CPU: 0, MEMORY: 0, **largest(total, peak)} if amounts_of else {CPU: 0, MEMORY: 0}
+
+
+def _pod_level(
+    spec: objects.PodSpec, requests: Mapping[str, int], path: str, where: str, problems: Problems
+) -> tuple[dict[str, int], bool]:
+    """spec.resources replaces the containers' sum; a limit alone is the request where they ask for nothing."""
+    if spec.resources is None:
+        return {}, True
+    given, right = amounts(where, f"{path}.requests", spec.resources.requests, problems)
+    limits, fine = amounts(where, f"{path}.limits", spec.resources.limits, problems)
+    for name, value in limits.items():
+        given.setdefault(name, requests.get(name, 0) or value)
+    odd = sorted(name for name in given if not name.startswith(POD_LEVEL))
+    if odd:
+        problems.error(where, f"{path}.requests.{odd[0]}", "only cpu, memory and hugepages can be asked for per pod")
+    return {name: value for name, value in given.items() if name not in odd}, right and fine and not odd
+
+
+def _quota_use(requests: Mapping[str, int], limits: Mapping[str, int]) -> dict[str, int]:
+    """By the names a ResourceQuota uses (pkg/quota/v1/evaluator/core/pods.go)."""
+    use = {PODS: 1, "count/pods": 1}
+    for name, value in requests.items():
+        use[f"requests.{name}"] = value
+        if "/" not in name:
+            use[name] = value  # `cpu` is short for `requests.cpu`
+    use.update((f"limits.{name}", value) for name, value in limits.items() if "/" not in name)
+    return use
+
+
+def _counted(resources: Mapping[str, int], vendors: Vendors) -> dict[str, int]:
+    """What a node has to have: parts of cards are the cards' business."""
+    return {name: value for name, value in resources.items() if value and name not in vendors.share_names}
+
+
+def _claims_and_gates(template: Template, refusals: _Refusals, problems: Problems) -> None:
+    spec, where = template.spec, template.where
+    claims = spec.resource_claims or any(c.resources.claims for c in (*spec.init_containers, *spec.containers))
+    if claims:
+        message = "resource claims are not placed yet; the pod stays pending"
+        problems.warning(where, f"{template.path}.resourceClaims", message)
+        refusals.add(Reason.RESOURCE_CLAIMS, message)
+    if spec.scheduling_gates:
+        names = [str(gate.get("name", "")) if isinstance(gate, dict) else "" for gate in spec.scheduling_gates[:10]]
+        refusals.add(Reason.SCHEDULING_GATED, f"waits until its scheduling gates are removed: {', '.join(names)}")
+
+
+def _device_rules(
+    annotations: Mapping[str, str], vendors: Vendors, where: str, problems: Problems
+) -> tuple[DeviceRules, ...]:
+    rules = (_vendor_rules(annotations, vendor, where, problems) for vendor in vendors.rows)
+    return tuple(rule for rule in rules if rule != DeviceRules(rule.vendor))
+
+
+def _vendor_rules(annotations: Mapping[str, str], vendor: Vendor, where: str, problems: Problems) -> DeviceRules:
+    def listed(key: str) -> tuple[str, ...]:
+        parts = (part.strip() for part in annotations.get(key, "").split(",")) if key else ()
+        return tuple(dict.fromkeys(part for part in parts if part))[:1000]
+
+    bind = annotations.get(vendor.numa_bind, "").strip() if vendor.numa_bind else ""
+    if bind not in (*TRUE, *FALSE):
+        field = f"metadata.annotations.{vendor.numa_bind}"
+        problems.warning(where, field, f"{printable(bind, 40)!r} is neither true nor false; it counts as false")
+    return DeviceRules(
+        vendor.word,
+        listed(vendor.use_type),
+        listed(vendor.nouse_type),
+        listed(vendor.use_uuid),
+        listed(vendor.nouse_uuid),
+        bind in TRUE,
+        annotations.get(vendor.mode, "").strip() if vendor.mode else "",
+    )
+
+
+def renamed(pod: Pod, name: str) -> Pod:
+    """Another replica of the same pod."""
+    return replace(pod, name=name, uid=f"{pod.namespace}/{name}")

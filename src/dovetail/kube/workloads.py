@@ -1,0 +1,260 @@
+"""Pods that exist and pods that workloads still have to make.
+
+Bound pods are running and hold what they have until they are gone, terminating ones included; finished ones nothing.
+Replicas that exist are not made twice. New ones are called `<workload>-<ordinal>`, a DaemonSet's `<name>-<node>`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count, islice
+
+from dovetail.kube import objects
+from dovetail.kube.admission import Admission
+from dovetail.kube.assigned import shares_of, without_finished_init
+from dovetail.kube.decode import Found, Objects
+from dovetail.kube.groups import GroupLink, group_link
+from dovetail.kube.owners import NEWEST, Owners, controller, created, owners
+from dovetail.kube.problems import Problems
+from dovetail.kube.requests import Template, kinds_of, pod_from, renamed
+from dovetail.kube.settings import Settings
+from dovetail.model.node import Node
+from dovetail.model.pod import Pod, RunningPod
+from dovetail.model.reason import Reason
+from dovetail.model.rules import Toleration
+
+TERMINAL = ("Succeeded", "Failed")
+MOST_REPLICAS = 100_000  # of one workload
+MOST_PODS = 1_000_000
+
+# pkg/controller/daemon/util/daemonset_util.go AddOrUpdateDaemonPodTolerations
+DAEMON_TOLERATIONS = (
+    Toleration("node.kubernetes.io/not-ready", "Exists", effect="NoExecute"),
+    Toleration("node.kubernetes.io/unreachable", "Exists", effect="NoExecute"),
+    Toleration("node.kubernetes.io/disk-pressure", "Exists", effect="NoSchedule"),
+    Toleration("node.kubernetes.io/memory-pressure", "Exists", effect="NoSchedule"),
+    Toleration("node.kubernetes.io/pid-pressure", "Exists", effect="NoSchedule"),
+    Toleration("node.kubernetes.io/unschedulable", "Exists", effect="NoSchedule"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A pod to be placed, and the group it says it belongs to."""
+
+    pod: Pod
+    link: GroupLink | None
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A pod that holds a node."""
+
+    running: RunningPod
+    link: GroupLink | None
+    where: str
+
+
+@dataclass(slots=True)
+class _Owned:
+    """What exists of one workload."""
+
+    active: int = 0  # neither finished nor going
+    succeeded: int = 0
+    nodes: set[str] = field(default_factory=set)  # where, for DaemonSets
+
+
+@dataclass(slots=True)
+class Expansion:
+    """Everything there is to place and everything that runs."""
+
+    pending: list[Pending] = field(default_factory=list)
+    bound: list[Bound] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What reading a pod needs to know."""
+
+    settings: Settings
+    admission: Admission
+    nodes: Sequence[Node]
+    problems: Problems
+
+
+def expand(found: Objects, context: Context) -> Expansion:
+    """Existing pods, then what each workload lacks."""
+    result = Expansion()
+    owned: defaultdict[str, _Owned] = defaultdict(_Owned)  # "Deployment/namespace/name" -> what exists
+    names: defaultdict[str, set[str]] = defaultdict(set)  # namespace -> names of pods
+    who = owners(found)
+    for item in found.of("Pod"):
+        names[item.namespace].add(item.name)
+        _existing(item, who, owned, result, context)
+    for item in _expandable(found, context.problems):
+        if len(result.pending) > MOST_PODS:
+            context.problems.error(item.where, "", f"more than {MOST_PODS} pods; this workload is left out")
+            continue
+        _missing(item, owned, names[item.namespace], who, result, context)
+    return result
+
+
+def _existing(item: Found, who: Owners, owned: defaultdict[str, _Owned], result: Expansion, context: Context) -> None:
+    source: objects.Pod = item.value
+    owner = who.of_pod(source.metadata, item.namespace)
+    record = owned[owner]
+    if source.status.phase in TERMINAL:
+        record.succeeded += source.status.phase == "Succeeded"
+        return
+    going = bool(source.metadata.deletion_timestamp)
+    node = source.spec.node_name
+    if not going:
+        record.active += 1
+        record.nodes.update(filter(None, (node, _daemon_target(source.spec))))
+    link = group_link(source.metadata, source.spec)
+    if node:
+        result.bound.append(Bound(_running(item, owner, context), link, item.where))
+    elif going:
+        context.problems.note(
+            item.where, "metadata.deletionTimestamp", "is set and the pod was never placed; it is left out"
+        )
+    else:
+        pod = _pod(item, source.metadata, source.spec, "spec", context, context.problems)
+        age = created(source.metadata, item.where, context.problems)
+        pod = replace(pod, uid=source.metadata.uid or pod.uid, owner=owner, created=age)
+        result.pending.append(Pending(pod, link, item.where))
+
+
+def _daemon_target(spec: objects.PodSpec) -> str:
+    """The DaemonSet controller pins its pods by an affinity to metadata.name."""
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    for term in affinity.required.node_selector_terms if affinity is not None and affinity.required is not None else ():
+        for row in term.match_fields:
+            if row.key == "metadata.name" and row.operator == "In" and len(row.values) == 1:
+                return row.values[0]
+    return ""
+
+
+def _running(item: Found, owner: str, context: Context) -> RunningPod:
+    source: objects.Pod = item.value
+    quiet = Problems()  # what is noted of a pod that runs already helps nobody; what is wrong is worth a warning
+    pod = _pod(item, source.metadata, source.spec, "spec", context, quiet)
+    for problem in quiet.found():
+        if problem.severity == "error":
+            message = f"{problem.message}; the pod runs and is counted without"
+            context.problems.warning(problem.where, problem.field, message)
+    age = created(source.metadata, item.where, context.problems)
+    pod = replace(pod, uid=source.metadata.uid or pod.uid, owner=owner, created=age, refusal=None)
+    kinds = kinds_of(source.spec)
+    vendors = context.settings.vendors
+    shares = shares_of(source.metadata.annotations, kinds, vendors, item.where, context.problems)
+    if shares is not None:
+        shares = without_finished_init(shares, kinds, source)
+    return RunningPod(pod, source.spec.node_name, shares)
+
+
+def _pod(
+    item: Found, meta: objects.Meta, spec: objects.PodSpec, path: str, context: Context, problems: Problems
+) -> Pod:
+    admitted = context.admission.admit(spec, item.namespace, item.where, problems)
+    template = Template(item.where, path, item.namespace, item.name, meta, admitted)
+    return pod_from(template, context.settings, problems)
+
+
+def _expandable(found: Objects, problems: Problems) -> Iterator[Found]:
+    """Workloads that make pods themselves, in a fixed order."""
+    deployments = {(item.namespace, item.name) for item in found.of("Deployment")}
+    for kind in ("DaemonSet", "Deployment", "StatefulSet", "ReplicaSet", "Job"):
+        for item in sorted(found.of(kind), key=lambda item: (item.namespace, item.name)):
+            above = controller(item.value.metadata)
+            if above is not None and above.kind == "Deployment" and (item.namespace, above.name) in deployments:
+                continue  # the Deployment speaks for it
+            if item.value.spec.template is None:
+                problems.fatal(item.where, "spec.template", "is missing; a workload needs a pod template")
+                continue
+            yield item
+
+
+def _missing(
+    item: Found,
+    owned: defaultdict[str, _Owned],
+    names: set[str],
+    who: Owners,
+    result: Expansion,
+    context: Context,
+) -> None:
+    workload: objects.Workload = item.value
+    template = workload.spec.template
+    assert template is not None
+    owner = f"{item.kind}/{item.namespace}/{item.name}"
+    above = controller(workload.metadata)
+    if item.kind == "ReplicaSet" and above is not None:
+        owner = f"{above.kind}/{item.namespace}/{above.name}"
+    exists = owned[owner]
+    wanted = 1 if item.kind == "DaemonSet" else _wanted(item, exists, names, context.problems)
+    if wanted <= 0:
+        return
+    pod = _pod(item, template.metadata, template.spec, "spec.template.spec", context, context.problems)
+    pod = replace(pod, owner=owner, created=NEWEST)
+    link = group_link(template.metadata, template.spec)
+    if item.kind == "DaemonSet":
+        pods: Iterable[Pod] = _daemons(item.name, pod, exists, context.nodes)
+    else:
+        start = max(workload.spec.ordinals.start, 0) if item.kind == "StatefulSet" else 0
+        pods = (renamed(pod, name) for name in _names(item, start, wanted, names))
+    for made in pods:
+        names.add(made.name)
+        result.pending.append(Pending(made, link, item.where))
+
+
+def _names(item: Found, start: int, wanted: int, taken: set[str]) -> list[str]:
+    """The lowest ordinals nobody has. A StatefulSet's are its identity, so one that exists is never replaced."""
+    free = (name for name in (f"{item.name}-{ordinal}" for ordinal in count(start)) if name not in taken)
+    return list(islice(free, wanted))
+
+
+def _wanted(item: Found, exists: _Owned, names: set[str], problems: Problems) -> int:
+    """How many pods the controller would still make."""
+    spec: objects.WorkloadSpec = item.value.spec
+    path = "spec.parallelism" if item.kind == "Job" else "spec.replicas"
+    given = spec.parallelism if item.kind == "Job" else spec.replicas
+    total = 1 if given is None else given
+    if item.kind == "Job":
+        if any(c.type in ("Complete", "Failed") and c.status == "True" for c in item.value.status.conditions):
+            return 0
+        total = _job_total(item, exists, total)
+    if not 0 <= total <= MOST_REPLICAS:
+        problems.error(item.where, path, f"{total} is not between 0 and {MOST_REPLICAS}; the workload is left out")
+        return 0
+    if spec.suspend and item.kind == "Job":
+        problems.note(item.where, "spec.suspend", "the Job is suspended; it makes no pods")
+        return 0
+    if spec.paused and item.kind == "Deployment":
+        problems.note(item.where, "spec.paused", "the Deployment is paused; it makes no new pods")
+        return 0
+    if item.kind == "StatefulSet":
+        start = max(spec.ordinals.start, 0)
+        return sum(f"{item.name}-{ordinal}" not in names for ordinal in range(start, start + total))
+    return total - exists.active
+
+
+def _job_total(item: Found, exists: _Owned, parallelism: int) -> int:
+    """Pods that may run at once: never more than completions are left (pkg/controller/job/job_controller.go)."""
+    job: objects.Workload = item.value
+    completions = job.spec.completions
+    succeeded = max(exists.succeeded, job.status.succeeded)
+    if completions is None:  # a work queue: once one succeeded no more are started
+        return exists.active if succeeded else parallelism
+    return min(parallelism, max(completions - succeeded, 0)) if completions >= 0 else completions
+
+
+def _daemons(name: str, pod: Pod, exists: _Owned, nodes: Sequence[Node]) -> Iterator[Pod]:
+    tolerations = tuple(dict.fromkeys((*pod.node_rules.tolerations, *DAEMON_TOLERATIONS)))
+    rules = replace(pod.node_rules, tolerations=tolerations)
+    for node in nodes:
+        own = replace(rules, node_name=rules.node_name or node.name)
+        if node.name not in exists.nodes and own.refusal(node) is Reason.OK:
+            yield replace(renamed(pod, f"{name}-{node.name}"), node_rules=own)

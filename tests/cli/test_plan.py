@@ -248,9 +248,17 @@ def test_colours(examples: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_other_kinds_are_noted_not_refused(examples: Path, run: Run) -> None:
     service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
-    result = run("plan", "-f", "-", *files(examples, *DEMO), stdin=service)
+    result = run("plan", "-o", "wide", "-f", "-", *files(examples, *DEMO), stdin=service)
     assert result.exit_code == 0
     assert "1 Service" in result.stderr
+
+
+def test_notes_are_counted_and_shown_when_wide(examples: Path, run: Run) -> None:
+    note = "taint nvidia.com/gpu:NoSchedule is tolerated"  # what admission fills in
+    narrow, wide = run("plan", *files(examples, *DEMO)), run("plan", "-o", "wide", *files(examples, *DEMO))
+    assert note not in narrow.stderr
+    assert "notes on what was filled in" in narrow.stderr
+    assert note in wide.stderr
 
 
 def test_nothing_to_place(examples: Path, run: Run) -> None:

@@ -50,16 +50,21 @@ def closing(plan: Plan) -> str:
 
 def problem_lines(plan: Plan, wide: bool) -> Iterator[str]:
     """What was odd about the input: for stderr, so that the plan itself can be piped on."""
-    for severity, colour in (("error", "red"), ("warning", "yellow"), ("note", None)):
+    for severity, colour in (("error", "red"), ("warning", "yellow")):
         said = plan.said(severity)
         shown = said if wide else said[:MOST_PROBLEMS]
         for text in shown:
             yield f"{click.style(severity, fg=colour)}: {text}"
         if len(shown) < len(said):
             yield f"{severity}: and {len(said) - len(shown):,} more; -o wide shows all"
+    notes = plan.said("note")
     if plan.ignored:
         kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(plan.ignored.items()))
-        yield f"note: not needed for placing, ignored: {kinds}"
+        notes.append(f"ignored, as they do not matter for placing: {kinds}")
+    if wide:
+        yield from (f"note: {text}" for text in notes)
+    elif notes:
+        yield f"{count(len(notes), 'note')} on what was filled in or left out; -o wide shows them"
 
 
 def gpu_cell(outcome: Outcome, node: Node) -> str:

@@ -1,0 +1,204 @@
+"""HAMi's rules of what a container asks of cards (V24), and the annotations beside them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dovetail.kube.settings import Settings
+from dovetail.kube.vendors import DEFAULT_VENDORS
+from dovetail.model.pod import ContainerKind, DeviceAsk, DeviceRules, Profile
+from dovetail.model.reason import Reason
+from tests.kube.manifests import CORES, GPU, MEM, PCT, ask_of, container, gpu_pod, node, only_pod, pod, read, said
+from tests.kube.manifests import card as registered
+
+
+def nvidia(**changes: object) -> Settings:
+    row = replace(DEFAULT_VENDORS.by_word["NVIDIA"], **changes)  # type: ignore[arg-type]
+    return Settings(vendors=DEFAULT_VENDORS.with_rows([row]))
+
+
+def asks(count: int, mib: int = 0, percent: int | None = None, cores: int = 0) -> DeviceAsk:
+    return DeviceAsk("NVIDIA", count, mib, percent, cores * 10)
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"gpu": 2, "gpumem": 4096}, asks(2, 4096)),
+        ({"gpu": 1, "gpumem": "5k"}, asks(1, 5000)),
+        ({"gpu": 1, "pct": 50}, asks(1, 0, 50)),
+        ({"gpu": 1, "pct": 150}, asks(1, 0, 100)),
+        ({"gpu": 1, "pct": 101}, asks(1, 0, 100)),
+        ({"gpu": 1, "pct": 2**32 + 50}, asks(1, 0, 100)),
+        ({"gpu": 1, "pct": 0}, asks(1, 0, 100)),
+        ({"gpu": 1, "pct": -1}, asks(1, 0, 100)),
+        ({"gpu": 1, "gpumem": 2000, "pct": 0}, asks(1, 2000)),
+        ({"gpu": 1, "gpumem": 2000, "pct": 50}, asks(1, 2000)),  # if both are given, gpumem wins
+        ({"gpu": 1, "gpumem": 0}, asks(1, 0, 100)),
+        ({"gpu": 1, "gpumem": "16Gi"}, None),
+        ({"gpu": 1, "gpumem": "16.0Gi"}, None),
+        ({"gpu": 1, "gpumem": "1000.5"}, None),
+        ({"gpu": 0}, None),
+        ({"cpu": 1}, None),
+        ({"gpu": 1, "gpumem": 1000, "gpucores": 120}, asks(1, 1000, None, 100)),
+    ],
+)
+def test_v24_what_is_written_and_what_is_asked(limits: dict[str, object], expected: DeviceAsk | None) -> None:
+    assert ask_of(gpu_pod(**limits)) == expected
+
+
+@pytest.mark.parametrize(
+    ("limits", "cores"),
+    [
+        ({"gpu": 1}, 100),
+        ({"gpu": 1, "pct": 100}, 100),
+        ({"gpu": 1, "pct": 50}, 0),
+        ({"gpu": 1, "gpumem": 8192}, 0),
+        ({"gpu": 1, "gpucores": 70}, 70),
+        ({"gpu": 1, "gpucores": 0}, 0),
+    ],
+)
+def test_v24_a_whole_card_is_exclusive_unless_cores_are_stated(limits: dict[str, object], cores: int) -> None:
+    ask = ask_of(gpu_pod(**limits))
+    assert ask is not None
+    assert ask.compute_milli == cores * 10
+
+
+def test_v24_without_a_memory_resource_every_card_is_whole() -> None:
+    ask = ask_of(gpu_pod(gpu=1, gpumem=8192), nvidia(memory=""))
+    assert ask == asks(1, 0, 100, 100)
+
+
+def test_v24_factor_and_defaults() -> None:
+    assert ask_of(gpu_pod(gpu=1, gpumem=1024), nvidia(memory_factor=2)) == asks(1, 2048)
+    assert ask_of(gpu_pod(gpu=1, pct=-1), nvidia(default_memory=512)) == asks(1, 512)
+    assert ask_of(gpu_pod(gpu=1, gpumem=100), nvidia(default_cores=20)) == asks(1, 100, None, 20)
+
+
+def test_v24_requests_are_honoured_and_limits_come_first() -> None:
+    assert ask_of(pod("p", container({}, {GPU: 2, MEM: 4096}))) == asks(2, 4096)
+    assert ask_of(pod("p", container({GPU: 1, MEM: 1000}, {GPU: 2, MEM: 4096}))) == asks(1, 1000)
+
+
+def test_a_part_of_a_card_without_a_count_is_one_card_by_the_webhook() -> None:
+    given = read(gpu_pod(gpumem=1000))
+    assert ask_of(gpu_pod(gpumem=1000)) == asks(1, 1000)
+    assert ask_of(gpu_pod(gpumem=1000), nvidia(default_count=2)) == asks(2, 1000)
+    assert said(given, "note", GPU)
+    assert ask_of(pod("p", container({}, {MEM: 1000}))) is None  # the webhook looks at limits only
+
+
+def test_gibibytes_are_warned_of_with_what_to_write() -> None:
+    (warning,) = said(read(gpu_pod(gpu=1, gpumem="16Gi")), "warning", MEM)
+    assert "write 16384" in warning.message  # 16 Gi = 17,179,869,184 = 16,384 Mi
+    assert warning.field == "spec.containers[0].resources.limits.nvidia.com/gpumem"
+    assert warning.where == "m.json#1 Pod default/p"
+
+
+@pytest.mark.parametrize(
+    ("limits", "field"),
+    [
+        ({"gpu": -1}, GPU),
+        ({"gpu": "0.5"}, GPU),
+        ({"gpu": "many"}, GPU),
+        ({"gpu": 1, "gpumem": -5}, MEM),
+        ({"gpu": 1, "gpucores": -5}, CORES),
+        ({"gpu": 1, "gpucores": "2.5"}, CORES),
+        ({"gpu": 1, "pct": "12.5"}, PCT),
+        ({"gpu": "9" * 30}, GPU),
+    ],
+)
+def test_nonsense_is_refused_and_the_field_named(limits: dict[str, object], field: str) -> None:
+    given = read(gpu_pod(**limits))
+    refusal = only_pod(gpu_pod(**limits)).refusal
+    assert refusal is not None
+    assert refusal.reason is Reason.INVALID_REQUEST
+    assert said(given, "error", f"spec.containers[0].resources.limits.{field}")
+
+
+def test_parts_of_cards_are_not_counted_on_nodes_but_the_count_is() -> None:
+    found = only_pod(gpu_pod(gpu=2, gpumem=1000, gpucores=10))
+    assert found.resources == {GPU: 2}
+
+
+def test_other_vendors_are_rows() -> None:
+    found = only_pod(pod("p", container({"hygon.com/dcunum": 1, "hygon.com/dcumem": 2000, "hygon.com/dcucores": 15})))
+    assert found.containers[0].asks == (DeviceAsk("DCU", 1, 2000, None, 150),)
+    assert only_pod(pod("p", container({"vastaitech.com/va": 2}))).containers[0].asks == (
+        DeviceAsk("Vastai", 2, 0, 100),
+    )
+
+
+def test_v13_containers_keep_their_positions_init_first() -> None:
+    found = only_pod(
+        pod(
+            "p",
+            container({GPU: 1, MEM: 1000, CORES: 30}, name="app"),
+            initContainers=[
+                container(name="empty"),
+                container({GPU: 1, MEM: 1000, CORES: 30}, name="gpu", restartPolicy="Always"),
+            ],
+        )
+    )
+    kinds = [(c.name, c.kind, c.asks) for c in found.containers]
+    ask = (asks(1, 1000, None, 30),)
+    assert kinds == [
+        ("empty", ContainerKind.INIT, ()),
+        ("gpu", ContainerKind.SIDECAR, ask),
+        ("app", ContainerKind.APP, ask),
+    ]
+
+
+def test_annotations_say_which_cards() -> None:
+    annotations = {
+        "nvidia.com/use-gputype": "A100, H20,",
+        "nvidia.com/nouse-gputype": "T4",
+        "nvidia.com/use-gpuuuid": " GPU-a ,GPU-b",
+        "nvidia.com/nouse-gpuuuid": " ",
+        "nvidia.com/numa-bind": "true",
+        "nvidia.com/vgpu-mode": "hami-core",
+    }
+    (rules,) = only_pod(gpu_pod(annotations, gpu=1)).device_rules
+    assert rules == DeviceRules("NVIDIA", ("A100", "H20"), ("T4",), ("GPU-a", "GPU-b"), (), True, "hami-core")
+
+
+def test_policies_ours_before_hamis_before_the_default() -> None:
+    hami = {"hami.io/node-scheduler-policy": "spread", "hami.io/gpu-scheduler-policy": "binpack,numa"}
+    ours = {"dovetail.dev/node-policy": "binpack", "hami.io/device-scoring-weights": "slot=0,core=1,memory=3"}
+    assert only_pod(gpu_pod(hami, gpu=1)).profile == Profile("spread", ("binpack", "numa"))
+    assert only_pod(gpu_pod({**hami, **ours}, gpu=1)).profile == Profile("binpack", ("binpack", "numa"), (0, 1, 3))
+    default = Settings(profile=Profile("spread", ("mutex",)))
+    assert only_pod(gpu_pod(gpu=1), settings=default).profile == default.profile
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "hint"),
+    [
+        ("hami.io/node-scheduler-policy", "binpak", "binpack, spread"),
+        ("dovetail.dev/gpu-policy", "binpack,nume", "mutex, numa, spread"),
+        ("dovetail.dev/gpu-policy", "binpack,binpack", "twice"),
+        ("dovetail.dev/gpu-policy", "binpack,spread,numa,mutex,topology-aware", "more than 4"),
+        ("hami.io/device-scoring-weights", "slot=1,core=1", "slot=1,core=1,memory=1"),
+        ("hami.io/device-scoring-weights", "slot=0,core=0,memory=0", "positive"),
+        ("hami.io/device-scoring-weights", "slot=-1,core=1,memory=1", "weights"),
+    ],
+)
+def test_a_wrong_policy_is_an_error_that_lists_the_right_ones(key: str, value: str, hint: str) -> None:
+    source = gpu_pod({key: value}, gpu=1)
+    refusal = only_pod(source).refusal
+    assert refusal is not None
+    assert refusal.reason is Reason.INVALID_REQUEST
+    (error,) = said(read(source), "error", key)
+    assert hint in error.message
+
+
+def test_a_type_that_only_a_substring_would_match_is_warned_of() -> None:
+    source = gpu_pod({"nvidia.com/use-gputype": "H20"}, gpu=1)
+    h200, h20 = registered("a", "NVIDIA H200"), registered("b", "NVIDIA H20")
+    (warning,) = said(read(source, node("n", h20, h200)), "warning", "use-gputype")
+    assert "not NVIDIA H200" in warning.message
+    assert not said(read(source, node("n", h20)), "warning", "use-gputype")
+    (nothing,) = said(read(source, node("n", registered("a", "Tesla T4"))), "warning", "use-gputype")
+    assert "matches no card" in nothing.message

@@ -1,0 +1,112 @@
+"""PodGroups of four families, and quotas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dovetail.model.pod import Quota
+from tests.kube.manifests import GPU, MEM, Object, container, node, only_pod, other, pod, read, said, workload
+
+
+def pod_group(api: str, **spec: Any) -> Object:
+    return other("PodGroup", api, "gang", spec=spec)
+
+
+FAMILIES: list[tuple[str, Object, Object]] = [
+    ("scheduling.x-k8s.io/v1alpha1", {"minMember": 3}, {"labels": {"scheduling.x-k8s.io/pod-group": "gang"}}),
+    ("scheduling.sigs.k8s.io/v1alpha1", {"minMember": 3}, {"labels": {"pod-group.scheduling.sigs.k8s.io": "gang"}}),
+    ("scheduling.volcano.sh/v1beta1", {"minMember": 3}, {"annotations": {"scheduling.k8s.io/group-name": "gang"}}),
+]
+
+
+@pytest.mark.parametrize(("api", "spec", "meta"), FAMILIES)
+def test_members_by_label_or_annotation(api: str, spec: Object, meta: Object) -> None:
+    members = [pod("b", meta=meta), pod("a", meta=meta), pod("c", meta=meta, nodeName="n")]
+    (group,) = read(pod_group(api, **spec), *members, node("n")).groups
+    assert (group.name, group.minimum, group.running) == ("default/gang", 3, 1)
+    assert [(member.name, member.group) for member in group.pods] == [("a", "default/gang"), ("b", "default/gang")]
+
+
+def test_kubernetes_own_pod_group() -> None:
+    kind = pod_group("scheduling.k8s.io/v1beta1", schedulingPolicy={"gang": {"minCount": 2}})
+    (group,) = read(kind, pod(schedulingGroup={"podGroupName": "gang"})).groups
+    assert group.minimum == 2
+    basic = pod_group("scheduling.k8s.io/v1beta1", schedulingPolicy={"basic": {}})
+    assert read(basic, pod(schedulingGroup={"podGroupName": "gang"})).groups[0].minimum == 1
+
+
+def test_a_deployment_as_a_gang_keeps_ordinals_in_order() -> None:
+    api, spec, meta = FAMILIES[1]
+    template = {"metadata": meta, "spec": {"containers": [container()]}}
+    (group,) = read(pod_group(api, **spec), workload("Deployment", "job", template, replicas=11)).groups
+    assert [member.name for member in group.pods][-2:] == ["job-9", "job-10"]
+
+
+def test_a_group_that_is_not_there_is_warned_of() -> None:
+    given = read(pod(meta=FAMILIES[0][2]))
+    assert [(group.name, group.minimum) for group in given.groups] == [("default/p", 1)]
+    assert said(given, "warning", "scheduling.x-k8s.io/pod-group")
+
+
+def test_two_kinds_of_one_name_are_warned_of_and_the_named_one_counts() -> None:
+    first, second = pod_group(FAMILIES[0][0], minMember=2), pod_group(FAMILIES[1][0], minMember=5)
+    given = read(first, second, pod(meta=FAMILIES[0][2]))
+    assert given.groups[0].minimum == 2
+    assert said(given, "warning", "metadata.name")
+
+
+def test_a_negative_minimum_is_an_error() -> None:
+    given = read(pod_group(FAMILIES[0][0], minMember=-3), pod(meta=FAMILIES[0][2]))
+    assert given.groups[0].minimum == 1
+    assert said(given, "error", "spec.minMember")
+
+
+def quota(**hard: Any) -> Object:
+    return other(
+        "ResourceQuota", name="q", spec={"hard": {key.replace("__", "."): value for key, value in hard.items()}}
+    )
+
+
+def test_quotas_in_the_units_of_the_model() -> None:
+    hard = {
+        "requests.cpu": "2",
+        "limits.memory": "1Gi",
+        "pods": "4",
+        "count/pods": "5",
+        "requests.nvidia.com/gpu": "8",
+        "limits.nvidia.com/gpumem": "20000",
+        "limits.nvidia.com/gpucores": "150",
+        "services": "3",
+        "requests.storage": "1Ti",
+        "count/deployments.apps": "2",
+    }
+    (found,) = read(other("ResourceQuota", name="q", spec={"hard": hard})).quotas
+    native = {"requests.cpu": 2000, "limits.memory": 1 << 30, "pods": 4, "count/pods": 5, "requests.nvidia.com/gpu": 8}
+    assert found == Quota("default", "q", native, {"NVIDIA": 20000}, {"NVIDIA": 1500})
+
+
+def test_what_a_pod_uses_of_a_quota() -> None:
+    found = only_pod(pod("p", container({"cpu": "2", "memory": "2Gi", GPU: 2, MEM: 1000}, {"cpu": "1"})))
+    expected = {
+        "pods": 1,
+        "count/pods": 1,
+        "cpu": 1000,
+        "requests.cpu": 1000,
+        "limits.cpu": 2000,
+        "memory": 2 << 30,
+        "requests.memory": 2 << 30,
+        "limits.memory": 2 << 30,
+        "requests.nvidia.com/gpu": 2,
+        "requests.nvidia.com/gpumem": 1000,
+    }
+    assert found.quota_use == expected
+
+
+def test_wrong_amounts_and_scopes_of_quotas_are_told() -> None:
+    broken = other("ResourceQuota", name="q", spec={"hard": {"pods": "-1"}, "scopes": ["BestEffort"]})
+    given = read(broken)
+    assert given.quotas[0].hard == {}
+    assert said(given, "error", "spec.hard.pods")
+    assert said(given, "warning", "spec.scopes")

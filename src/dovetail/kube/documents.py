@@ -1,26 +1,23 @@
 """Reads `-f` arguments into documents: files, folders, stdin; multi-document YAML or JSON; Lists flattened.
 
 Knows nothing of what the objects mean. Hostile input (alias bombs, deep nesting, broken encodings) ends in a Problem.
-Plain dates stay text and `1:30` is no number, as in kubectl's reader; `on`, `yes`, `010` are YAML 1.1 there and here.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
 import yaml
 
+from dovetail.kube import yaml_text
 from dovetail.kube.problems import Problems, printable
 
 SUFFIXES = (".yaml", ".yml", ".json")
 LARGEST_FILE = 1 << 30  # bytes; `-f /dev/zero` must end
-DEEPEST = 200  # levels; Kubernetes objects have about 20
-MOST_ALIASED = 100_000  # YAML nodes that aliases may add to a document: ten levels of ten are 10^10
 MOST_BROKEN = 20  # documents of one file that are complained about
 
 
@@ -69,7 +66,9 @@ def parse(source: str, text: str, problems: Problems) -> list[Document]:
     except yaml.YAMLError as error:
         problems.fatal(f"{source}#{len(documents) + broken + 1}", "", f"is not valid YAML: {_yaml_complaint(error)}")
     except RecursionError:
-        problems.fatal(source, "", f"is nested deeper than {DEEPEST} levels")
+        problems.fatal(source, "", "is nested far too deeply")
+    except yaml_text.TextError as error:
+        problems.fatal(f"{source}#{len(documents) + broken + 1}", "", str(error))
     except (ValueError, OverflowError) as error:  # e.g. an integer of more digits than Python converts
         problems.fatal(source, "", f"holds a value that cannot be read: {error}")
     if not documents and not broken and not problems.fatal_errors:
@@ -83,8 +82,10 @@ def read_yaml(source: str, text: str, problems: Problems) -> Any:
         return next(_bodies(source, text, problems), None)
     except yaml.YAMLError as error:
         problems.fatal(source, "", f"is not valid YAML: {_yaml_complaint(error)}")
+    except yaml_text.TextError as error:
+        problems.fatal(source, "", str(error))
     except (RecursionError, ValueError, OverflowError) as error:
-        problems.fatal(source, "", f"cannot be read: {error}")
+        problems.fatal(source, "", f"holds a value that cannot be read: {error}")
     return None
 
 
@@ -139,17 +140,7 @@ def _bodies(source: str, text: str, problems: Problems) -> Iterator[Any]:
                 problems.fatal(source, "", f"is not valid JSON: {error}")
                 return
             # a YAML flow mapping also starts with a brace
-    loader = _Loader(text)
-    try:
-        while loader.check_node():
-            node = loader.get_node()
-            complaint = _measure(node) if node is not None else ""
-            if complaint:
-                problems.fatal(source, "", complaint)
-                return
-            yield loader.construct_document(node)
-    finally:
-        loader.dispose()
+    yield from yaml_text.documents(text, lambda message: problems.warning(source, "", message))
 
 
 def _json_bodies(text: str) -> Iterator[Any]:
@@ -166,65 +157,6 @@ def _json_bodies(text: str) -> Iterator[Any]:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON; write a number")
-
-
-class _Loader(yaml.CSafeLoader):
-    """YAML as kubectl reads it: without dates and without numbers in base 60."""
-
-
-def _without_dates_and_sixties() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    integer = re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]+|0|[1-9][0-9_]*)\Z", re.ASCII)
-    number = re.compile(
-        r"(?:[-+]?(?:[0-9][0-9_]*)?\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+"
-        r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z",
-        re.ASCII,
-    )
-    ours = {"tag:yaml.org,2002:int": integer, "tag:yaml.org,2002:float": number}
-    return {
-        first: [(tag, ours.get(tag, pattern)) for tag, pattern in rows if tag != "tag:yaml.org,2002:timestamp"]
-        for first, rows in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-    }
-
-
-_Loader.yaml_implicit_resolvers = _without_dates_and_sixties()
-
-
-def _measure(root: yaml.Node) -> str:
-    """Why the document must not be built, or "". Sizes are counted with every alias written out, without writing it."""
-    sizes: dict[int, int] = {}  # id of a finished node -> its size with aliases expanded
-    open_nodes: set[int] = set()
-    stack: list[tuple[yaml.Node, bool]] = [(root, False)]
-    while stack:
-        node, finished = stack.pop()
-        key = id(node)
-        if finished:
-            open_nodes.discard(key)
-            sizes[key] = 1 + sum(sizes[id(child)] for child in _children(node))
-            if sizes[key] - len(sizes) > MOST_ALIASED:
-                return f"has aliases that expand to more than {MOST_ALIASED} values; write them out or use fewer"
-            continue
-        if key in sizes:
-            continue
-        if key in open_nodes:
-            return "has an alias that contains itself"
-        children = _children(node)
-        if not children:
-            sizes[key] = 1
-            continue
-        open_nodes.add(key)
-        if len(open_nodes) > DEEPEST:
-            return f"is nested deeper than {DEEPEST} levels"
-        stack.append((node, True))
-        stack.extend((child, False) for child in children)
-    return ""
-
-
-def _children(node: yaml.Node) -> list[yaml.Node]:
-    if isinstance(node, yaml.MappingNode):
-        return [part for pair in node.value for part in pair]
-    if isinstance(node, yaml.SequenceNode):
-        return list(node.value)
-    return []
 
 
 def _yaml_complaint(error: yaml.YAMLError) -> str:

@@ -96,7 +96,7 @@ def test_json_and_yaml_are_one_document(examples: Path, run: Run) -> None:
     document = json.loads(run(*arguments, "-o", "json").stdout)
     assert document == yaml.safe_load(run(*arguments, "-o", "yaml").stdout)
     assert document["state"] == "pending"
-    assert document["reason"] == "CardInsufficientMemory"
+    assert document["reason"] == "CardTypeMismatch"
     assert document["nearest"] == "gpu-a100-1"
     assert document["suggestion"]["node"] == "gpu-a100-1"
     assert {row["node"] for row in document["nodes"]} == {"gpu-a100-1", "gpu-a100-2", "gpu-l4-1", "gpu-l4-2"}

@@ -154,7 +154,7 @@ def test_a_placement_names_container_and_card(examples: Path, plan_json: PlanJso
 def test_pending_speaks_hamis_language(examples: Path, plan_json: PlanJson) -> None:
     plan = checked(plan_json("-f", examples / "what-if"))
     first = plan.pending[0]
-    assert (first.namespace, first.pod, first.reason) == ("search", "summariser-0", "CardInsufficientMemory")
+    assert (first.namespace, first.pod, first.reason) == ("search", "summariser-0", "CardTypeMismatch")
     assert first.nodes["gpu-a100-1"] == "4/4 CardInsufficientMemory"
     assert first.nodes["gpu-l4-1"] == "2/2 CardTypeMismatch"
     assert first.reasons == {"CardTypeMismatch": 2, "CardInsufficientMemory": 1, "TaintNotTolerated": 1}

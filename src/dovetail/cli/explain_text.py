@@ -13,7 +13,7 @@ from dovetail.cli.explaining import Answer
 from dovetail.cli.plan_json import devices, policy
 from dovetail.engine.explain import Verdict
 from dovetail.model.decision import Share
-from dovetail.model.reason import Reason, name, sentence
+from dovetail.model.reason import POD_LEVEL, Reason, name, sentence
 
 MOST_NODES = 5  # runners-up and refusals shown, unless wide
 
@@ -113,7 +113,7 @@ def _pending(answer: Answer, wide: bool) -> Iterator[str]:
     assert answer.explanation is not None
     refusing = [verdict for verdict in answer.explanation.verdicts if verdict.reason != Reason.OK]
     yield ""
-    yield f"Why: {_why_pending(answer)}"
+    yield f"Why: {_why_pending(answer)}" + (":" if refusing else ".")
     if refusing:
         yield from _counted(answer)
     nearest = answer.explanation.nearest
@@ -134,8 +134,14 @@ def _pending(answer: Answer, wide: bool) -> Iterator[str]:
 
 
 def _why_pending(answer: Answer) -> str:
+    """What is wrong with the pod or its group; else that the nodes lack something, which `counted` says."""
     assert answer.decision is not None
-    return answer.pod.refusal.message if answer.pod.refusal is not None else sentence(answer.decision.reason)
+    assert answer.explanation is not None
+    if answer.pod.refusal is not None:
+        return answer.pod.refusal.message
+    if answer.decision.reason in POD_LEVEL:
+        return sentence(answer.decision.reason)
+    return f"none of {count(len(answer.explanation.verdicts), 'node')} can take it"
 
 
 def _counted(answer: Answer) -> Iterator[str]:

@@ -64,11 +64,11 @@ def draw(uses: Sequence[NodeUse], holders: Holders, ink: Ink) -> Iterator[str]:
 def _bars(uses: Sequence[NodeUse], holders: Holders, ink: Ink) -> Iterator[str]:
     names = sorted({pod for held in holders.values() for pod, _ in held})
     colours = {name: COLOURS[at % len(COLOURS)] for at, name in enumerate(names)}
+    widest = max((len(_memory(card)) for use in uses for card in use.cards), default=0)
     for use in uses:
         models = Counter(card.device.model for card in use.cards)
         title = ", ".join(f"{number} × {model}" for model, number in models.items())
         yield f"{click.style(use.node.name, bold=True)}  {title if ink is UNICODE else title.replace('×', 'x')}"
-        widest = max(len(_memory(card)) for card in use.cards)
         for card in use.cards:
             held = holders.get(card.device.uuid, ())
             who = "  ".join(click.style(pod, fg=colours[pod]) for pod, _ in held)

@@ -40,11 +40,8 @@ class Asked:
 def asked(resources: Resources, vendors: Vendors, path: str, where: str, problems: Problems) -> Asked:
     """The asks of one container over all vendors, in the table's order."""
     result = Asked()
-    given = {**resources.requests, **resources.limits}
     asks = []
-    for vendor in vendors.rows:
-        if vendor.count not in given and not any(name in given for name in vendor.shares):
-            continue
+    for vendor in vendors.concerned((*resources.requests, *resources.limits)):
         reader = _Reader(resources, vendor, f"{path}.resources", where, problems)
         try:
             ask = reader.ask()

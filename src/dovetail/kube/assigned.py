@@ -77,7 +77,7 @@ def shares_of(
     """What the pod holds, by every vendor's `…-allocated` annotation; None where nobody wrote it down legibly."""
     shares: list[Share] = []
     told = False
-    for vendor in vendors.rows:
+    for vendor in vendors.concerned(annotations):
         text = annotations.get(vendor.allocated, "") if vendor.allocated else ""
         if not text.strip():
             continue

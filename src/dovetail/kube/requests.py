@@ -237,7 +237,7 @@ def _claims_and_gates(template: Template, refusals: _Refusals, problems: Problem
 def _device_rules(
     annotations: Mapping[str, str], vendors: Vendors, where: str, problems: Problems
 ) -> tuple[DeviceRules, ...]:
-    rules = (_vendor_rules(annotations, vendor, where, problems) for vendor in vendors.rows)
+    rules = (_vendor_rules(annotations, vendor, where, problems) for vendor in vendors.concerned(annotations))
     return tuple(rule for rule in rules if rule != DeviceRules(rule.vendor))
 
 

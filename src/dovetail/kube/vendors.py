@@ -45,6 +45,12 @@ class Vendor:
         """Resources that describe a part of a card; they are never counted on a node by themselves."""
         return frozenset(name for name in (self.memory, self.percentage, self.core, self.priority) if name)
 
+    @property
+    def pod_keys(self) -> tuple[str, ...]:
+        """Annotations by which a pod says which cards it accepts or has."""
+        rules = (self.use_type, self.nouse_type, self.use_uuid, self.nouse_uuid, self.numa_bind, self.mode)
+        return (*rules, self.allocated)
+
 
 @dataclass(frozen=True)
 class Vendors:
@@ -63,6 +69,21 @@ class Vendors:
     @cached_property
     def share_names(self) -> frozenset[str]:
         return frozenset(name for row in self.rows for name in row.shares)
+
+    @cached_property
+    def positions(self) -> dict[str, tuple[int, ...]]:
+        """Resource or pod annotation -> the rows it concerns."""
+        found: dict[str, tuple[int, ...]] = {}
+        for position, row in enumerate(self.rows):
+            for name in (row.count, *row.shares, *row.pod_keys):
+                if name:
+                    found[name] = (*found.get(name, ()), position)
+        return found
+
+    def concerned(self, names: Iterable[str]) -> list[Vendor]:
+        """The rows that any of these resources or annotations concerns, in the table's order."""
+        places = {place for name in names for place in self.positions.get(name, ())}
+        return [self.rows[place] for place in sorted(places)]
 
     def with_rows(self, rows: Iterable[Vendor]) -> Vendors:
         """The table with these rows instead of, or beside, those of the same word."""

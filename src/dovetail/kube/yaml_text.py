@@ -1,8 +1,8 @@
 """YAML text → plain values, safely: built from libyaml's events, without recursion and without expanding aliases.
 
 PyYAML's own composer recurses in C, so that a hundred thousand brackets end the process; this one counts depth and
-expansion while it reads. Scalars are read as kubectl reads them: YAML 1.1, so `on` is true and `010` is 8, but dates stay
-text and `1:30` is no number in base 60.
+expansion while it reads. Scalars are read as kubectl reads them: YAML 1.1, so `on` is true and `010` is 8, but dates
+stay text and `1:30` is no number in base 60.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FLOAT = re.compile(
 _SPECIAL = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z", re.ASCII)
 _MAYBE_NUMBER = frozenset("+-.0123456789")
 _TAG = "tag:yaml.org,2002:"
-_KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}
+_KINDS: dict[str, Any] = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}
 
 
 class TextError(ValueError):
@@ -161,7 +161,7 @@ def _scalar(event: yaml.ScalarEvent) -> Any:
     kind = tag.removeprefix(_TAG)
     if kind in ("str", "timestamp"):
         return text
-    value = _plain(text)
+    value: Any = _plain(text)
     if not isinstance(value, _KINDS.get(kind, ())):
         raise TextError(f"uses the tag {tag}, which is not read (line {_line(event)})")
     return float(value) if kind == "float" else value

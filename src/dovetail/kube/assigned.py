@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dovetail.kube import objects
 from dovetail.kube.problems import Problems, printable
-from dovetail.kube.register import LARGEST, MILLI_PER_CORE
+from dovetail.kube.register import LARGEST, MILLI_PER_CORE, MOST_TEXT
 from dovetail.kube.vendors import Vendors
 from dovetail.model.decision import Share
 from dovetail.model.pod import ContainerKind
@@ -59,6 +59,8 @@ def _segment(text: str) -> tuple[Entry, ...]:
         fields = [field.strip() for field in part.split(",")]
         if len(fields) < 4:
             raise AssignmentError(f"{printable(part, 60)!r} is not uuid,vendor,memory,cores")
+        if not fields[0].isprintable() or len(fields[0]) > 200:
+            raise AssignmentError(f"{printable(part, 60)!r} names no card")
         entry = Entry(fields[0], fields[1], _whole(fields[2], part), _whole(fields[3], part))
         if entry.uuid:  # older versions wrote ",,0,0:" for a container without a card
             entries.append(entry)
@@ -82,6 +84,8 @@ def shares_of(
         if not text.strip():
             continue
         try:
+            if len(text) > MOST_TEXT:
+                raise AssignmentError("is larger than Kubernetes allows")
             segments = decode(text)
         except AssignmentError as error:
             message = f"{error}; the pod's cards are guessed"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
@@ -143,15 +144,21 @@ def _bodies(source: str, text: str, problems: Problems) -> Iterator[Any]:
     yield from yaml_text.documents(text, lambda message: problems.warning(source, "", message))
 
 
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a character beyond the first 65,536: only right in pairs
+
+
 def _json_bodies(text: str) -> Iterator[Any]:
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
     position, end = 0, len(text)
+    suspicious = _HALF.search(text) is not None
     while True:
         while position < end and text[position] in " \t\r\n":
             position += 1
         if position == end:
             return
         body, position = decoder.raw_decode(text, position)
+        if suspicious:
+            json.dumps(body, ensure_ascii=False).encode()  # raises UnicodeEncodeError, a ValueError
         yield body
 
 

@@ -70,7 +70,7 @@ class Problems:
         if count > MOST_PER_SEVERITY:
             return
         if count == MOST_PER_SEVERITY:
-            where, field, message = "input", "", f"more than {count} problems of this severity; the rest is left out"
+            field, message = "", f"more than {count} problems of this severity; the rest is left out"
         problem = Problem(severity, printable(where, 400), printable(field, 400), printable(message, LONGEST_MESSAGE))
         if problem not in self._found:
             self._found[problem] = None

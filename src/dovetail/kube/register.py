@@ -17,6 +17,8 @@ from dovetail.model.device import HAMI_CORE, Device
 CORDON = "hami.io/device-cordon"
 MOST_CARDS = 256  # per node; keeps pair tables small
 LARGEST = 2**31 - 1  # HAMi's fields are int32
+MOST_TEXT = 1 << 20  # characters of one annotation; Kubernetes allows 256 KiB for all of them
+MOST_BROKEN = 20  # entries of one register that are complained about
 MILLI_PER_CORE = 10  # devcore 100 = a whole card = 1000 milli
 
 
@@ -31,6 +33,7 @@ def registered(annotations: Mapping[str, str], vendor: Vendor, where: str, probl
         return ()
     path = f"metadata.annotations.{vendor.register}"
     devices: dict[str, Device] = {}
+    broken = 0
     for number, entry in enumerate(_entries(text, path, where, problems)):
         if len(devices) == MOST_CARDS:
             problems.warning(where, path, f"registers more than {MOST_CARDS} cards; the rest is left out")
@@ -39,6 +42,10 @@ def registered(annotations: Mapping[str, str], vendor: Vendor, where: str, probl
             device = _device(entry, vendor)
         except EntryError as error:
             problems.warning(where, f"{path}[{number}]", f"{error}; the card is left out")
+            broken += 1
+            if broken == MOST_BROKEN:
+                problems.warning(where, path, "has so many broken entries that the rest is not read")
+                break
             continue
         if device.uuid in devices:
             problems.warning(where, f"{path}[{number}]", f"card {device.uuid} is registered twice; the first counts")
@@ -48,6 +55,9 @@ def registered(annotations: Mapping[str, str], vendor: Vendor, where: str, probl
 
 
 def _entries(text: str, path: str, where: str, problems: Problems) -> Iterator[dict[str, Any]]:
+    if len(text) > MOST_TEXT:
+        problems.warning(where, path, "is larger than Kubernetes allows; the node has no such card")
+        return
     if text.lstrip()[:1] not in ("[", "{"):
         yield from _legacy(text, path, where, problems)
         return
@@ -92,11 +102,17 @@ def _device(entry: Mapping[str, Any], vendor: Vendor) -> Device:
     uuid = entry.get("id")
     if not isinstance(uuid, str) or not uuid.strip():
         raise EntryError("an entry has no `id`")
-    if len(uuid) > 200 or any(mark in uuid for mark in ",:;\n\0"):
+    if len(uuid) > 200 or not uuid.isprintable() or any(mark in uuid for mark in ",:;"):
         raise EntryError(f"{printable(uuid)!r} is no id of a card")
     kind = entry.get("type", "")
     mode = entry.get("mode") or HAMI_CORE
-    if not isinstance(kind, str) or not isinstance(mode, str) or len(kind) > 200 or len(mode) > 50:
+    if (
+        not isinstance(kind, str)
+        or not isinstance(mode, str)
+        or len(kind) > 200
+        or len(mode) > 50
+        or not mode.isprintable()
+    ):
         raise EntryError(f"card {uuid} has no text as its `type` or `mode`")
     health = entry.get("health", False)
     if not isinstance(health, bool):
@@ -153,7 +169,7 @@ def pair_scores(
     if not text.strip():
         return ()
     path = f"metadata.annotations.{vendor.score}"
-    given = _scores(text, path, where, problems)
+    given = _scores(text[: MOST_TEXT + 1], path, where, problems)
     if given is None:
         return ()
     positions = {device.uuid: position for position, device in enumerate(devices)}

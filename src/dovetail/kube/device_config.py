@@ -114,7 +114,7 @@ def _section(source: str, section: str, content: Any, base: Vendors, problems: P
     known = {key for fields in SECTIONS[section].values() for key in fields}
     _check_unused(source, section, content, known, problems)
     return [
-        _changed(source, section, base.by_word[word], content, fields, problems)
+        _changed((source, section), base.by_word[word], content, fields, problems)
         for word, fields in SECTIONS[section].items()
     ]
 
@@ -136,7 +136,7 @@ def _listed(source: str, section: str, content: Any, problems: Problems) -> list
             continue
         _check_unused(source, path, entry, set(_LISTED), problems)
         row = iluvatar(word) if section == "iluvatars" else ascend(word)
-        rows.append(_changed(source, path, row, entry, _LISTED, problems))
+        rows.append(_changed((source, path), row, entry, _LISTED, problems))
     return rows
 
 
@@ -152,8 +152,10 @@ def _check_unused(source: str, path: str, content: Mapping[Any, Any], known: set
 
 
 def _changed(
-    source: str, path: str, row: Vendor, content: Mapping[Any, Any], fields: Mapping[str, str], problems: Problems
+    place: tuple[str, str], row: Vendor, content: Mapping[Any, Any], fields: Mapping[str, str], problems: Problems
 ) -> Vendor:
+    """The row with what the file says; `place` is the file and the path inside it."""
+    source, path = place
     changes: dict[str, Any] = {}
     for key, name in fields.items():
         value = content.get(key)

@@ -35,7 +35,9 @@ def discover(
             devices.extend(_nvidia(node, labels, count, vendor, tell))
         elif count:
             tell.warning(f"status.allocatable.{vendor.count}", _UNKNOWN.format(count=count, name=vendor.count))
-            devices.extend(_cards(node, min(count, MOST_CARDS), vendor, vendor.word, 0, len(devices)))
+            devices.extend(
+                _cards(node, vendor, vendor.word, 0, range(len(devices), len(devices) + min(count, MOST_CARDS)))
+            )
     return Discovered(tuple(devices), _mig(labels, allocatable))
 
 
@@ -76,13 +78,11 @@ def _nvidia(node: str, labels: Mapping[str, str], count: int | None, vendor: Ven
     if not product and cards:
         tell.warning(f"status.allocatable.{vendor.count}", _UNKNOWN.format(count=count, name=vendor.count))
     model = clean_model(product.removesuffix("-SHARED")) or vendor.word
-    return _cards(node, cards, vendor, model, _label(labels, MEMORY, tell) or 0, 0)
+    return _cards(node, vendor, model, _label(labels, MEMORY, tell) or 0, range(cards))
 
 
-def _cards(node: str, count: int, vendor: Vendor, model: str, memory: int, first: int) -> list[Device]:
-    return [
-        Device(f"{node}/gpu-{first + i}", first + i, vendor.word, model, memory, slots=1) for i in range(max(count, 0))
-    ]
+def _cards(node: str, vendor: Vendor, model: str, memory: int, indices: range) -> list[Device]:
+    return [Device(f"{node}/gpu-{i}", i, vendor.word, model, memory, slots=1) for i in indices]
 
 
 def _label(labels: Mapping[str, str], name: str, tell: Teller) -> int | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from dovetail.kube import objects
 from dovetail.kube.amounts import LARGEST, added, amounts, largest
@@ -59,7 +60,7 @@ def pod_from(template: Template, settings: Settings, problems: Problems) -> Pod:
     """The pod without owner, group, age and uid, which its source knows."""
     spec, where = template.spec, template.where
     refusals = _Refusals()
-    parts = [_part(template, *given, settings.vendors, problems) for given in _containers(spec)]
+    parts = [_part(template, given, settings.vendors, problems) for given in _containers(spec)]
     for part in parts:
         if part.asked.wrong or not part.right:
             refusals.invalid(part.asked.wrong or f"container {part.name}: a resource amount is wrong")
@@ -105,23 +106,31 @@ class _Refusals:
         self.add(Reason.INVALID_REQUEST, message)
 
 
-def _containers(spec: objects.PodSpec) -> list[tuple[objects.Container, ContainerKind, str]]:
+class _Given(NamedTuple):
+    """One container as it stands in the spec."""
+
+    container: objects.Container
+    kind: ContainerKind
+    at: str  # "initContainers[0]"
+
+
+def _containers(spec: objects.PodSpec) -> list[_Given]:
     """Init containers first, as HAMi orders them."""
     result = []
     for number, container in enumerate(spec.init_containers):
         kind = ContainerKind.SIDECAR if container.restart_policy == "Always" else ContainerKind.INIT
-        result.append((container, kind, f"initContainers[{number}]"))
-    result.extend((c, ContainerKind.APP, f"containers[{number}]") for number, c in enumerate(spec.containers))
+        result.append(_Given(container, kind, f"initContainers[{number}]"))
+    result.extend(_Given(c, ContainerKind.APP, f"containers[{number}]") for number, c in enumerate(spec.containers))
     return result
 
 
 def kinds_of(spec: objects.PodSpec) -> tuple[ContainerKind, ...]:
-    return tuple(kind for _, kind, _ in _containers(spec))
+    """Of the containers in HAMi's order: the positions of a device string."""
+    return tuple(given.kind for given in _containers(spec))
 
 
-def _part(
-    template: Template, container: objects.Container, kind: ContainerKind, at: str, vendors: Vendors, problems: Problems
-) -> _Part:
+def _part(template: Template, given: _Given, vendors: Vendors, problems: Problems) -> _Part:
+    container, kind, at = given
     path, where, resources = f"{template.path}.{at}", template.where, container.resources
     cards = asked(resources, vendors, path, where, problems)
     plain = {name: value for name, value in resources.requests.items() if not _is_device(name, vendors)}

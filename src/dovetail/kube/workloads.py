@@ -98,7 +98,7 @@ def expand(found: Objects, context: Context) -> Expansion:
         if len(result.pending) > MOST_PODS:
             context.problems.error(item.where, "", f"more than {MOST_PODS} pods; this workload is left out")
             continue
-        _missing(item, owned, names[item.namespace], who, result, context)
+        _missing(item, owned, names[item.namespace], result, context)
     return result
 
 
@@ -122,7 +122,7 @@ def _existing(item: Found, who: Owners, owned: defaultdict[str, _Owned], result:
             item.where, "metadata.deletionTimestamp", "is set and the pod was never placed; it is left out"
         )
     else:
-        pod = _pod(item, source.metadata, source.spec, "spec", context, context.problems)
+        pod = _pod(item, source, "spec", context, context.problems)
         age = created(source.metadata, item.where, context.problems)
         pod = replace(pod, uid=source.metadata.uid or pod.uid, owner=owner, created=age)
         result.pending.append(Pending(pod, link, item.where))
@@ -141,7 +141,7 @@ def _daemon_target(spec: objects.PodSpec) -> str:
 def _running(item: Found, owner: str, context: Context) -> RunningPod:
     source: objects.Pod = item.value
     quiet = Problems()  # what is noted of a pod that runs already helps nobody; what is wrong is worth a warning
-    pod = _pod(item, source.metadata, source.spec, "spec", context, quiet)
+    pod = _pod(item, source, "spec", context, quiet)
     for problem in quiet.found():
         if problem.severity == "error":
             message = f"{problem.message}; the pod runs and is counted without"
@@ -157,10 +157,10 @@ def _running(item: Found, owner: str, context: Context) -> RunningPod:
 
 
 def _pod(
-    item: Found, meta: objects.Meta, spec: objects.PodSpec, path: str, context: Context, problems: Problems
+    item: Found, source: objects.Pod | objects.PodTemplate, path: str, context: Context, problems: Problems
 ) -> Pod:
-    admitted = context.admission.admit(spec, item.namespace, item.where, problems)
-    template = Template(item.where, path, item.namespace, item.name, meta, admitted)
+    admitted = context.admission.admit(source.spec, item.namespace, item.where, problems)
+    template = Template(item.where, path, item.namespace, item.name, source.metadata, admitted)
     return pod_from(template, context.settings, problems)
 
 
@@ -182,7 +182,6 @@ def _missing(
     item: Found,
     owned: defaultdict[str, _Owned],
     names: set[str],
-    who: Owners,
     result: Expansion,
     context: Context,
 ) -> None:
@@ -197,7 +196,7 @@ def _missing(
     wanted = 1 if item.kind == "DaemonSet" else _wanted(item, exists, names, context.problems)
     if wanted <= 0:
         return
-    pod = _pod(item, template.metadata, template.spec, "spec.template.spec", context, context.problems)
+    pod = _pod(item, template, "spec.template.spec", context, context.problems)
     pod = replace(pod, owner=owner, created=NEWEST)
     link = group_link(template.metadata, template.spec)
     if item.kind == "DaemonSet":

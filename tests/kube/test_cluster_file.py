@@ -49,6 +49,7 @@ def test_labels_taints_extended_and_whole_cards() -> None:
     )
     assert found.taints == (Taint("gpu", "yes", "NoSchedule"), Taint("k", "", "NoExecute"))
     assert found.allocatable["example.com/dongle"] == 8
+    assert found.labels == {"zone": "x", "kubernetes.io/hostname": "a"}
     cards = [(d.index, d.model, d.slots, d.numa, d.compute_milli) for d in found.devices]
     assert cards == [(0, "NVIDIA A100-SXM4-80GB", 1, 1, 1500), (1, "Tesla T4", 1, 0, 1000)]
 

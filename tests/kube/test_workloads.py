@@ -124,6 +124,33 @@ def test_a_pod_on_a_node_nobody_knows_is_left_out_with_a_warning() -> None:
     assert said(given, "warning", "spec.nodeName")
 
 
+def test_pods_that_share_a_uid_are_told_apart() -> None:
+    given = read(pod("a", meta={"uid": "u"}), pod("b", meta={"uid": "u"}))
+    assert [found.uid for found in pods_of(given)] == ["u", "default/b"]
+    assert said(given, "warning", "metadata.uid")
+
+
+def test_names_are_unique_whoever_makes_them() -> None:
+    given = read(workload("Deployment", replicas=2), workload("StatefulSet", replicas=2), workload("Job"))
+    made = [(found.owner.partition("/")[0], found.name) for found in pods_of(given)]
+    assert sorted(made) == [
+        ("Deployment", "web-2"),
+        ("Deployment", "web-3"),
+        ("Job", "web-4"),
+        ("StatefulSet", "web-0"),
+        ("StatefulSet", "web-1"),
+    ]
+
+
+def test_generated_names_do_not_collide() -> None:
+    def unnamed() -> Object:
+        source = pod("")
+        source["metadata"] = {"generateName": "run-"}
+        return source
+
+    assert names(unnamed(), unnamed()) == ["run-1", "run-2"]
+
+
 def test_absurd_numbers_of_replicas_are_an_error_not_a_hang() -> None:
     given = read(workload("Deployment", replicas=2**31))
     assert given.groups == ()

@@ -99,8 +99,10 @@ def _found(document: Document, known: type[Any], problems: Problems) -> Found | 
     if known is Cluster:
         return Found(document.where, document.kind, document.group, "", document.place, value)
     meta: objects.Meta = value.metadata
-    name = meta.name or meta.generate_name.rstrip("-")
+    name = meta.name or f"{meta.generate_name[:200]}{document.place.rpartition('#')[2]}"  # unique within its file
     namespace = "" if document.kind in WITHOUT_NAMESPACE else meta.namespace or "default"
+    if not meta.name and not meta.generate_name:
+        name = ""
     for path, text in (("metadata.name", name), ("metadata.namespace", namespace or "default")):
         if not _NAME.match(text):
             said = "is missing" if not text else f"{printable(text)!r} is not a name Kubernetes allows"

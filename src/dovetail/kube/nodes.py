@@ -18,6 +18,7 @@ from dovetail.model.node import CPU, MEMORY, PODS, STORAGE, Enforcer, Node, Tain
 from dovetail.model.quantity import QuantityError
 
 ENFORCER = "dovetail.dev/enforcer"
+HOSTNAME = "kubernetes.io/hostname"  # kubelet sets it on every node
 DEFAULT_PODS = 110  # kubelet's --max-pods
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 MOST_NODES = 100_000  # of one pool
@@ -155,7 +156,8 @@ def nodes_from_pool(pool: Pool, path: str, where: str, vendors: Vendors, problem
     for name in names:
         devices = tuple(_pool_devices(name, kinds, pool.enforcer, vendors))
         own = _with_counts(dict(allocatable), devices, vendors)
-        nodes.append(Node(name, own, devices, links, pool.labels, taints, enforcer=Enforcer(pool.enforcer)))
+        labels = {HOSTNAME: name, **pool.labels}
+        nodes.append(Node(name, own, devices, links, labels, taints, enforcer=Enforcer(pool.enforcer)))
     return nodes
 
 

@@ -12,8 +12,6 @@ from dovetail.model.node import BASE_RESOURCES, PODS
 from dovetail.model.pod import Quota
 from dovetail.model.quantity import QuantityError
 
-OTHER_OBJECTS = ("count/", "services", "secrets", "configmaps", "persistentvolumeclaims", "replicationcontrollers")
-
 
 def quota_from(item: Found, vendors: Vendors, problems: Problems) -> Quota:
     """Only what pods use; limits on other objects say nothing about placing."""

@@ -73,6 +73,7 @@ class Expansion:
 
     pending: list[Pending] = field(default_factory=list)
     bound: list[Bound] = field(default_factory=list)
+    uids: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +117,14 @@ def _existing(item: Found, who: Owners, owned: defaultdict[str, _Owned], result:
         record.nodes.update(filter(None, (node, _daemon_target(source.spec))))
     link = group_link(source.metadata, source.spec)
     if node:
-        result.bound.append(Bound(_running(item, owner, context), link, item.where))
+        result.bound.append(Bound(_running(item, owner, result.uids, context), link, item.where))
     elif going:
         context.problems.note(
             item.where, "metadata.deletionTimestamp", "is set and the pod was never placed; it is left out"
         )
     else:
         pod = _pod(item, source, "spec", context, context.problems)
-        age = created(source.metadata, item.where, context.problems)
-        pod = replace(pod, uid=source.metadata.uid or pod.uid, owner=owner, created=age)
+        pod = _with_identity(pod, item, owner, result.uids, context)
         result.pending.append(Pending(pod, link, item.where))
 
 
@@ -138,7 +138,20 @@ def _daemon_target(spec: objects.PodSpec) -> str:
     return ""
 
 
-def _running(item: Found, owner: str, context: Context) -> RunningPod:
+def _with_identity(pod: Pod, item: Found, owner: str, uids: set[str], context: Context) -> Pod:
+    """Uid, owner and age. Everything that is held is held by a uid, so no two pods may share one."""
+    meta: objects.Meta = item.value.metadata
+    uid = meta.uid or pod.uid
+    if uid in uids:
+        context.problems.warning(
+            item.where, "metadata.uid", "is also another pod's; namespace and name are used instead"
+        )
+        uid = pod.uid
+    uids.add(uid)
+    return replace(pod, uid=uid, owner=owner, created=created(meta, item.where, context.problems))
+
+
+def _running(item: Found, owner: str, uids: set[str], context: Context) -> RunningPod:
     source: objects.Pod = item.value
     quiet = Problems()  # what is noted of a pod that runs already helps nobody; what is wrong is worth a warning
     pod = _pod(item, source, "spec", context, quiet)
@@ -146,8 +159,7 @@ def _running(item: Found, owner: str, context: Context) -> RunningPod:
         if problem.severity == "error":
             message = f"{problem.message}; the pod runs and is counted without"
             context.problems.warning(problem.where, problem.field, message)
-    age = created(source.metadata, item.where, context.problems)
-    pod = replace(pod, uid=source.metadata.uid or pod.uid, owner=owner, created=age, refusal=None)
+    pod = replace(_with_identity(pod, item, owner, uids, context), refusal=None)
     kinds = kinds_of(source.spec)
     vendors = context.settings.vendors
     shares = shares_of(source.metadata.annotations, kinds, vendors, item.where, context.problems)
@@ -165,9 +177,9 @@ def _pod(
 
 
 def _expandable(found: Objects, problems: Problems) -> Iterator[Found]:
-    """Workloads that make pods themselves, in a fixed order."""
+    """Workloads that make pods themselves, in a fixed order; those that cannot choose other names first."""
     deployments = {(item.namespace, item.name) for item in found.of("Deployment")}
-    for kind in ("DaemonSet", "Deployment", "StatefulSet", "ReplicaSet", "Job"):
+    for kind in ("StatefulSet", "DaemonSet", "Deployment", "ReplicaSet", "Job"):
         for item in sorted(found.of(kind), key=lambda item: (item.namespace, item.name)):
             above = controller(item.value.metadata)
             if above is not None and above.kind == "Deployment" and (item.namespace, above.name) in deployments:
@@ -205,6 +217,8 @@ def _missing(
         start = max(workload.spec.ordinals.start, 0) if item.kind == "StatefulSet" else 0
         pods = (renamed(pod, name) for name in _names(item, start, wanted, names))
     for made in pods:
+        while made.name in names:  # only a DaemonSet's: its names are not chosen among the free ones
+            made = renamed(made, f"{made.name}-0")
         names.add(made.name)
         result.pending.append(Pending(made, link, item.where))
 

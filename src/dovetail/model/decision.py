@@ -1,14 +1,16 @@
-"""What was decided: small values. What every other node lacked is recomputed when asked (engine/explain.py)."""
+"""What was decided: small values, made by the hundred thousand, hence msgspec.
+
+What every other node scored or lacked is recomputed when asked (engine/explain.py).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from dovetail.model.reason import Reason
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(msgspec.Struct, frozen=True, gc=False):
     """A part of one card given to one container."""
 
     container: int  # position among the pod's containers, init first
@@ -17,8 +19,7 @@ class Share:
     compute_milli: int
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """`node` is None where the pod stays pending, and `reason` says why."""
 
     uid: str

@@ -9,8 +9,8 @@ from dovetail.policies import device_spread
 from dovetail.policies.rows import DevicePolicy, Ints, Rows
 
 
-def choose(rows: Rows, i: int, fitting: Ints, fits: int, count: int, chosen: Ints) -> None:
-    """Write `count` of the first `fits` entries of `fitting` into `chosen`, in their order."""
+def choose(rows: Rows, i: int, fitting: Ints, fits: int, count: int, chosen: Ints, room: Ints) -> None:
+    """Write `count` of the first `fits` entries of `fitting` into `chosen`, in their order. `room` is working space."""
     if count == 1:
         least, at = -1, 0
         for a in range(fits):
@@ -22,8 +22,8 @@ def choose(rows: Rows, i: int, fitting: Ints, fits: int, count: int, chosen: Int
         chosen[0] = fitting[at]
         return
     # Walk all subsets in lexicographic order, keeping the sum of pairs of each prefix.
-    pick = [0] * (count + 1)
-    sums = [0] * (count + 1)
+    pick, sums = room[0], room[1]
+    sums[0] = 0
     best, depth, start = -1, 0, 0
     while True:
         if depth == count:

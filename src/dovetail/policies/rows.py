@@ -98,7 +98,7 @@ class Card(NamedTuple):
 
 NodeScore = Callable[[Rows, int, Wants, int, Ints], float]
 CardKey = Callable[[Card], float]
-SetChooser = Callable[[Rows, int, Ints, int, int, Ints], None]
+SetChooser = Callable[[Rows, int, Ints, int, int, Ints, Ints], None]
 ColumnOf = Callable[[str], int]  # resource name -> column
 
 

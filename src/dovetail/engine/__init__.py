@@ -1,0 +1,1 @@
+"""What we decide: the ledger, the kernel that places groups on it, the scheduler around them, and why."""

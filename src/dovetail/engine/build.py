@@ -1,0 +1,188 @@
+"""One definition of every kernel function and policy, run interpreted or compiled, for any profile.
+
+A kernel function names a few *hooks* (`node_score`, `key_first`, …). `specialise` makes a copy of it, and of everything
+it calls, in which the hooks are the profile's policies; with `compiled`, numba compiles each copy. The copies carry the
+profile in their names, so numba's cache on disk keeps them apart; editing any source file gives another cache folder
+(see dovetail/kernel_cache.py), because numba looks for changes only in the file of the function itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dovetail.engine import kernel_book, kernel_choose, kernel_place
+from dovetail.engine.state import (
+    STYLE_ALONE,
+    STYLE_FIELDS,
+    STYLE_IDLE_ONLY,
+    STYLE_NUMA_SIGN,
+    STYLE_SET,
+    STYLE_SIGN,
+    Batch,
+    State,
+)
+from dovetail.model.pod import Profile
+from dovetail.policies import device_spread
+from dovetail.policies.rows import Ints, NodePolicy
+from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
+
+LONGEST_CHAIN = 4
+Hooks = Mapping[str, Callable[..., Any]]
+_KEY_HOOKS = ("key_first", "key_second", "key_third", "key_fourth")
+
+
+class Kernel(NamedTuple):
+    """What a profile runs."""
+
+    node_policy: NodePolicy
+    style: Ints
+    place_groups: Callable[[State, Batch], None]
+
+
+class Lens(NamedTuple):
+    """The interpreted functions of a profile, for looking at single nodes and cards."""
+
+    style: Ints
+    choose_all: Callable[..., int]
+    node_refusal: Callable[..., int]
+    order_cards: Callable[..., int]
+    node_score: Callable[..., float]
+
+
+class BookKeeping(NamedTuple):
+    """What does not depend on the profile."""
+
+    charge: Callable[[State, int, int], None]
+    release: Callable[[State, int], None]
+    roll_back: Callable[[State, int], None]
+    settle: Callable[[State], None]
+
+
+class Builder:
+    """Makes kernels and keeps them: plain Python, or compiled by numba and kept in `cache` on disk."""
+
+    def __init__(self, compiled: bool, cache: bool = False) -> None:
+        self.compiled = compiled
+        self._cache = cache
+        self._made: dict[tuple[Any, ...], Callable[..., Any]] = {}  # (function, hooks it reaches) -> copy
+        self._kernels: dict[tuple[str, tuple[str, ...]], Kernel] = {}
+        self._lenses: dict[tuple[str, tuple[str, ...]], Lens] = {}
+
+    def kernel(self, profile: Profile) -> Kernel:
+        key = (profile.node, profile.device)
+        if key not in self._kernels:
+            hooks, style = profile_hooks(profile)
+            place = self._compiled_place(hooks) if self.compiled else self.specialise(kernel_place.place_groups, hooks)
+            self._kernels[key] = Kernel(NODE_POLICIES[profile.node], style, place)
+        return self._kernels[key]
+
+    def lens(self, profile: Profile) -> Lens:
+        key = (profile.node, profile.device)
+        if key not in self._lenses:
+            hooks, style = profile_hooks(profile)
+            self._lenses[key] = Lens(
+                style,
+                self.specialise(kernel_choose.choose_all, hooks),
+                self.specialise(kernel_choose.node_refusal, hooks),
+                self.specialise(kernel_choose.order_cards, hooks),
+                hooks["node_score"],
+            )
+        return self._lenses[key]
+
+    def book_keeping(self) -> BookKeeping:
+        if not self.compiled:
+            return BookKeeping(kernel_book.charge, kernel_book.release, kernel_book.roll_back, kernel_book.settle)
+        from dovetail.engine import native
+
+        names = (native.charge_entry, native.release_entry, native.roll_back_entry, native.settle_entry)
+        entries = [self.specialise(entry, {}) for entry in names]
+        call = native.Caller()
+        return BookKeeping(*(partial(call, entry) for entry in entries))
+
+    def _compiled_place(self, hooks: Hooks) -> Callable[[State, Batch], None]:
+        from dovetail.engine import native  # numba takes 0.3 s and 90 MB: only for those who need it
+
+        entry, call = self.specialise(native.place_entry, hooks), native.Caller()
+
+        def place_groups(state: State, batch: Batch) -> None:
+            address, alive = native.pack(batch)
+            call(entry, state, address)
+            del alive  # not before the call is over
+
+        return place_groups
+
+    def specialise(self, function: Callable[..., Any], hooks: Hooks) -> Callable[..., Any]:
+        """A copy of `function` that calls copies of its helpers, with the hooks put in."""
+        assert isinstance(function, FunctionType)
+        used = sorted(hook for hook in _hooks_reached(function, hooks))
+        key = (function, *((hook, hooks[hook]) for hook in used))
+        if key not in self._made:
+            scope = dict(function.__globals__)
+            for name in _helpers(function):
+                scope[name] = self.specialise(hooks.get(name, scope[name]), hooks)
+            tag = "_".join(hooks[hook].__module__.rpartition(".")[2] for hook in used)
+            copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
+            copy.__module__, copy.__qualname__ = function.__module__, f"{function.__qualname__}__{tag}"
+            self._made[key] = self._compile(copy) if self.compiled else copy
+        return self._made[key]
+
+    def _compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        from dovetail.engine import native  # numba takes 0.3 s and 90 MB: only for those who need it
+
+        compiled: Callable[..., Any] = native.compile_function(function, self._cache)
+        return compiled
+
+
+def profile_hooks(profile: Profile) -> tuple[dict[str, Callable[..., Any]], Ints]:
+    """Everything a profile puts into the kernel: functions, and its style as data."""
+    hooks, style = device_hooks(profile.device)
+    node = NODE_POLICIES[profile.node]
+    style[STYLE_SIGN] = -1 if node.lowest_wins else 1
+    return hooks | {"node_score": node.score}, style
+
+
+def device_hooks(chain: tuple[str, ...]) -> tuple[dict[str, Callable[..., Any]], Ints]:
+    """The keys a chain sorts by, and its style as data.
+
+    A policy that stands alone breaks ties by NUMA node and position, a chain by index (HAMi's gpu_policy.go); in a
+    chain only sort keys order, and a chain without any is ordered like spread.
+    """
+    policies = [DEVICE_POLICIES[name] for name in chain]
+    alone = len(policies) == 1 and not policies[0].is_chain
+    keys = [policy.key for policy in policies if policy.key is not None]
+    if not keys:
+        keys = [policies[0].alone_key if alone and policies[0].alone_key is not None else device_spread.key]
+    keys += [kernel_choose.no_key] * (LONGEST_CHAIN - len(keys))
+    hooks: dict[str, Callable[..., Any]] = dict(zip(_KEY_HOOKS, keys, strict=True))
+    choosers = [policy.choose for policy in policies if policy.choose is not None]
+    hooks["choose_set"] = choosers[0] if choosers else kernel_choose.no_set
+    style = np.zeros(STYLE_FIELDS, dtype=np.int64)
+    style[STYLE_ALONE] = alone
+    style[STYLE_NUMA_SIGN] = -1 if alone and policies[0].lowest_numa_first else 1
+    style[STYLE_SET] = bool(choosers)
+    style[STYLE_IDLE_ONLY] = any(policy.idle_only for policy in policies)
+    return hooks, style
+
+
+def _helpers(function: FunctionType) -> list[str]:
+    """Global names the function calls that are functions of ours."""
+    scope = function.__globals__
+    return [
+        name
+        for name in function.__code__.co_names
+        if isinstance(scope.get(name), FunctionType) and scope[name].__module__.startswith("dovetail.")
+    ]
+
+
+def _hooks_reached(function: FunctionType, hooks: Hooks) -> set[str]:
+    reached: set[str] = set()
+    for name in _helpers(function):
+        if name in hooks:
+            reached.add(name)
+        reached |= _hooks_reached(hooks.get(name, function.__globals__[name]), hooks)  # type: ignore[arg-type]
+    return reached

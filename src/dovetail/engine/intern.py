@@ -1,0 +1,180 @@
+"""Names become small integers once: resources, vendors, kinds of card, UUIDs, owners; and requests become shapes.
+
+Two pods that ask for the same thing share a shape, and with it one vector of scores.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.model.device import WHOLE_COMPUTE, Device, type_matches
+from dovetail.model.node import BASE_RESOURCES
+from dovetail.model.node import PODS as PODS_NAME
+from dovetail.model.pod import DeviceRules, Pod
+from dovetail.policies.rows import (
+    ASK_FIELDS,
+    NO_PERCENT,
+    PODS,
+    RULE_FIELDS,
+    SHAPE_FIELDS,
+    Wants,
+)
+
+# Amounts are cut here so that sums over a node's pods and products in scores stay inside 64 bits. A petabyte is enough.
+LARGEST = 2**50
+TOO_MUCH = LARGEST + 1  # a request beyond every capacity
+NOBODY = -1
+
+
+class Names:
+    """name ↔ 0, 1, 2, …"""
+
+    def __init__(self, names: tuple[str, ...] = ()) -> None:
+        self._ids: dict[Any, int] = {}
+        for name in names:
+            self(name)
+
+    def __call__(self, name: Any) -> int:
+        return self._ids.setdefault(name, len(self._ids))
+
+    def known(self, name: Any) -> int | None:
+        return self._ids.get(name)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __iter__(self) -> Any:
+        return iter(self._ids)
+
+
+def grown(array: npt.NDArray[Any], axis: int, length: int, fill: int = 0) -> npt.NDArray[Any]:
+    """The array with room for `length` along an axis, doubling so that growing stays cheap."""
+    if array.shape[axis] >= length:
+        return array
+    shape = list(array.shape)
+    shape[axis] = max(length, 2 * shape[axis])
+    larger = np.full(shape, fill, dtype=array.dtype)
+    larger[tuple(slice(0, n) for n in array.shape)] = array
+    return larger
+
+
+class Interner:
+    """Owns the table of requests (`wants`) and the numbering of everything."""
+
+    def __init__(self) -> None:
+        self.columns = Names(BASE_RESOURCES)
+        self.vendors = Names()
+        self.kinds = Names()  # (vendor, model, mode) -> kind of card
+        self.uuids = Names()
+        self.owners = Names()
+        self._rules = Names()
+        self._shapes = Names()
+        self._uuid_count = self._ask_count = 0
+        self.wants = Wants(
+            need=np.zeros((8, 8), dtype=np.int64),
+            scored=np.zeros((8, 2), dtype=np.int64),
+            shape=np.zeros((8, SHAPE_FIELDS), dtype=np.int64),
+            ask=np.zeros((8, ASK_FIELDS), dtype=np.int64),
+            rule=np.zeros((4, RULE_FIELDS), dtype=np.int64),
+            kind_ok=np.zeros((4, 8), dtype=np.uint8),
+            uuids=np.zeros(8, dtype=np.int64),
+        )
+
+    def kind(self, device: Device) -> int:
+        """The kind of a card; a new one is held against every rule."""
+        key = (device.vendor, device.model, device.mode)
+        if (known := self.kinds.known(key)) is not None:
+            return known
+        new = self.kinds(key)
+        accepted = grown(self.wants.kind_ok, 1, new + 1)
+        for n, rules in enumerate(self._rules):
+            accepted[n, new] = _accepts(rules, key)
+        self.wants = self.wants._replace(kind_ok=accepted)
+        return new
+
+    def shape(self, pod: Pod, owner: int) -> int:
+        """The shape of a pod's request. `owner` is its line in `peers`, or NOBODY where the policy does not care."""
+        need = {self.columns(name): _request(amount) for name, amount in pod.resources.items()}
+        need[PODS] = need.get(PODS, 0) + (1 if PODS_NAME not in pod.resources else 0)
+        asks = tuple(
+            (
+                n,
+                int(container.kind),
+                self.vendors(ask.vendor),
+                ask.count,
+                _request(ask.memory_mib),
+                NO_PERCENT if ask.memory_percent is None else ask.memory_percent,
+                min(ask.compute_milli, WHOLE_COMPUTE),
+                self._rule(pod.rules_for(ask.vendor)),
+            )
+            for n, container in enumerate(pod.containers)
+            for ask in container.asks
+        )
+        scored = (_request(pod.scored_cpu_milli), _request(pod.scored_memory))
+        slots, compute, memory = pod.profile.weights
+        key = (tuple(sorted(need.items())), scored, asks, (slots, compute, memory), owner)
+        if (known := self._shapes.known(key)) is not None:
+            return known
+        return self._new_shape(key)
+
+    def _new_shape(self, key: tuple[Any, ...]) -> int:
+        need, scored, asks, (slots, compute, memory), owner = key
+        n, first, last = self._shapes(key), self._ask_count, self._ask_count + len(asks)
+        wants = self.wants
+        wants = wants._replace(
+            need=grown(grown(wants.need, 0, n + 1), 1, len(self.columns)),
+            scored=grown(wants.scored, 0, n + 1),
+            shape=grown(wants.shape, 0, n + 1),
+            ask=grown(wants.ask, 0, last),
+        )
+        for column, amount in need:
+            wants.need[n, column] = amount
+        wants.scored[n] = scored
+        wants.shape[n] = (first, last, owner, slots, compute, memory)
+        if asks:
+            wants.ask[first:last] = asks
+        self._ask_count = last
+        self.wants = wants
+        return n
+
+    def _rule(self, rules: DeviceRules) -> int:
+        if (known := self._rules.known(rules)) is not None:
+            return known
+        n = self._rules(rules)
+        lists = [[self.uuids(uuid) for uuid in uuids] for uuids in (rules.use_uuids, rules.nouse_uuids)]
+        start, middle = self._uuid_count, self._uuid_count + len(lists[0])
+        end = middle + len(lists[1])
+        wants = self.wants
+        wants = wants._replace(
+            rule=grown(wants.rule, 0, n + 1),
+            kind_ok=grown(wants.kind_ok, 0, n + 1),
+            uuids=grown(wants.uuids, 0, end),
+        )
+        wants.uuids[start:end] = lists[0] + lists[1]
+        wants.rule[n] = (start, middle, middle, end, rules.numa_bind)
+        for kind, key in enumerate(self.kinds):
+            wants.kind_ok[n, kind] = _accepts(rules, key)
+        self._uuid_count = end
+        self.wants = wants
+        return n
+
+
+def capacity(amount: int) -> int:
+    return max(0, min(amount, LARGEST))
+
+
+def _request(amount: int) -> int:
+    return max(0, min(amount, TOO_MUCH))
+
+
+def _accepts(rules: DeviceRules, kind: tuple[str, str, str]) -> bool:
+    """Type lists and mode (rule 3). An unknown vendor's rules never see the card."""
+    _vendor, model, mode = kind
+    if any(type_matches(model, unwanted) for unwanted in rules.nouse_types):
+        return False
+    if rules.use_types and not any(type_matches(model, wanted) for wanted in rules.use_types):
+        return False
+    return not rules.mode or mode in rules.mode

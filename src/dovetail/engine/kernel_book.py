@@ -1,0 +1,213 @@
+"""Who holds what: pods, their entries, and the one function that adds them to a node's row or takes them off.
+
+While a transaction is open every change first copies the old row into the journal; `roll_back` puts the rows back.
+"""
+
+from __future__ import annotations
+
+from dovetail.engine.state import (
+    ENTRY_CARD,
+    ENTRY_COMPUTE,
+    ENTRY_CONTAINER,
+    ENTRY_KIND,
+    ENTRY_MEMORY,
+    ENTRY_NEXT,
+    FREE,
+    FREE_ENTRIES,
+    FREE_ENTRY,
+    FREE_POD,
+    FREE_PODS,
+    JOURNAL_DEPTH,
+    JOURNAL_LENGTH,
+    LEAVING,
+    LINE_PEER_ROW,
+    LINE_PEERS,
+    LINE_POD,
+    LINE_ROW,
+    LINE_STATE,
+    LOG_LENGTH,
+    NONE,
+    POD_ENTRY,
+    POD_OWNER,
+    POD_ROW,
+    POD_SHAPE,
+    POD_STATE,
+    Int,
+    Scratch,
+    State,
+)
+from dovetail.policies.rows import CARD_MEMORY, COMPUTE, IN_USE, SLOTS, Ints
+
+_INIT = 0  # ContainerKind.INIT
+
+
+def touch(state: State, i: int) -> None:
+    """Row i moved: every kept score of it is stale."""
+    length = state.heads[LOG_LENGTH]
+    state.vectors.log[length % len(state.vectors.log)] = i
+    state.vectors.stamp[i] = length
+    state.heads[LOG_LENGTH] = length + 1
+
+
+def new_pod(state: State, i: int, s: int, owner: int, status: int) -> int:
+    """A free slot for a pod without entries. The ledger has made sure that there is one."""
+    slot = state.heads[FREE_POD]
+    pod = state.book.pod
+    state.heads[FREE_POD] = pod[slot, POD_ENTRY]
+    state.heads[FREE_PODS] -= 1
+    pod[slot, POD_ROW], pod[slot, POD_SHAPE], pod[slot, POD_OWNER] = i, s, owner
+    pod[slot, POD_ENTRY], pod[slot, POD_STATE] = NONE, status
+    return int(slot)
+
+
+def add_entry(
+    state: State, slot: int, last: Int, container: int, kind: int, card: int, memory: int, compute: int
+) -> int:
+    """Chain one more card to a pod, behind entry `last`; returns the new entry."""
+    entry, pod = state.book.entry, state.book.pod
+    new = state.heads[FREE_ENTRY]
+    state.heads[FREE_ENTRY] = entry[new, ENTRY_NEXT]
+    state.heads[FREE_ENTRIES] -= 1
+    entry[new, ENTRY_NEXT], entry[new, ENTRY_CONTAINER], entry[new, ENTRY_KIND] = NONE, container, kind
+    entry[new, ENTRY_CARD], entry[new, ENTRY_MEMORY], entry[new, ENTRY_COMPUTE] = card, memory, compute
+    if last == NONE:
+        pod[slot, POD_ENTRY] = new
+    else:
+        entry[last, ENTRY_NEXT] = new
+    return int(new)
+
+
+def free_pod(state: State, slot: int) -> None:
+    """Give the slot and its entries back to the free lists."""
+    pod, entry, heads = state.book.pod, state.book.entry, state.heads
+    at = pod[slot, POD_ENTRY]
+    while at != NONE:
+        following = entry[at, ENTRY_NEXT]
+        entry[at, ENTRY_NEXT] = heads[FREE_ENTRY]
+        heads[FREE_ENTRY] = at
+        heads[FREE_ENTRIES] += 1
+        at = following
+    pod[slot, POD_ROW], pod[slot, POD_STATE] = NONE, FREE
+    pod[slot, POD_ENTRY] = heads[FREE_POD]
+    heads[FREE_POD] = slot
+    heads[FREE_PODS] += 1
+
+
+def peak_use(state: State, slot: int, work: Scratch) -> None:
+    """Per card what the pod holds at its worst moment, in work.peak; cards it does not touch are left as they are.
+
+    Init containers give back, the rest adds up, in the order of the containers: max(init + sidecars so far, sum).
+    """
+    entry = state.book.entry
+    at = state.book.pod[slot, POD_ENTRY]
+    while at != NONE:
+        d = entry[at, ENTRY_CARD]
+        for k in range(3):
+            work.run[d, k] = 0
+            work.peak[d, k] = 0
+        at = entry[at, ENTRY_NEXT]
+    at = state.book.pod[slot, POD_ENTRY]
+    while at != NONE:
+        d, memory, compute = entry[at, ENTRY_CARD], entry[at, ENTRY_MEMORY], entry[at, ENTRY_COMPUTE]
+        slots_now, memory_now, compute_now = (
+            work.run[d, SLOTS] + 1,
+            work.run[d, CARD_MEMORY] + memory,
+            work.run[d, COMPUTE] + compute,
+        )
+        work.peak[d, SLOTS] = max(work.peak[d, SLOTS], slots_now)
+        work.peak[d, CARD_MEMORY] = max(work.peak[d, CARD_MEMORY], memory_now)
+        work.peak[d, COMPUTE] = max(work.peak[d, COMPUTE], compute_now)
+        if entry[at, ENTRY_KIND] != _INIT:
+            work.run[d, SLOTS], work.run[d, CARD_MEMORY], work.run[d, COMPUTE] = slots_now, memory_now, compute_now
+        at = entry[at, ENTRY_NEXT]
+
+
+def charge(state: State, slot: int, sign: int) -> None:
+    """Add a pod to its row (sign 1) or take it off (sign −1): the only arithmetic on what is in use."""
+    rows, book, work = state.rows, state.book, state.scratch
+    i, s, owner = book.pod[slot, POD_ROW], book.pod[slot, POD_SHAPE], book.pod[slot, POD_OWNER]
+    if state.heads[JOURNAL_DEPTH] > 0:
+        remember(state, slot)
+    for r in range(rows.used.shape[1]):
+        rows.used[i, r] += sign * state.wants.need[s, r]
+    rows.scored[i, 0] += sign * state.wants.scored[s, 0]
+    rows.scored[i, 1] += sign * state.wants.scored[s, 1]
+    if owner != NONE and book.peer_row[owner] != NONE:
+        rows.peers[book.peer_row[owner], i] += sign
+    peak_use(state, slot, work)
+    at = book.pod[slot, POD_ENTRY]
+    while at != NONE:
+        d = book.entry[at, ENTRY_CARD]
+        for k in range(3):
+            rows.held[i, d, k] += sign * work.peak[d, k]
+            rows.sums[i, IN_USE + k] += sign * work.peak[d, k]
+            work.peak[d, k] = 0  # a card named twice counts once
+        at = book.entry[at, ENTRY_NEXT]
+    touch(state, i)
+
+
+def release(state: State, slot: int) -> None:
+    """The pod holds nothing any more. In a transaction its slot is kept until the end, for the way back."""
+    charge(state, slot, -1)
+    if state.heads[JOURNAL_DEPTH] > 0:
+        state.book.pod[slot, POD_STATE] = LEAVING
+    else:
+        free_pod(state, slot)
+
+
+def copy_row(target: Ints, n: int, source: Ints, i: int) -> None:
+    """Element by element: numba needs its allocator, and five seconds more, for a slice."""
+    for x in range(source.shape[1]):
+        target[n, x] = source[i, x]
+
+
+def copy_cards(target: Ints, n: int, source: Ints, i: int) -> None:
+    for d in range(source.shape[1]):
+        for x in range(source.shape[2]):
+            target[n, d, x] = source[i, d, x]
+
+
+def remember(state: State, slot: int) -> None:
+    """Copy the row the pod is on, as it is before the change."""
+    rows, journal, book = state.rows, state.journal, state.book
+    n = state.heads[JOURNAL_LENGTH]
+    i, owner = book.pod[slot, POD_ROW], book.pod[slot, POD_OWNER]
+    line = journal.line
+    line[n, LINE_ROW], line[n, LINE_POD], line[n, LINE_STATE] = i, slot, book.pod[slot, POD_STATE]
+    line[n, LINE_PEER_ROW] = NONE
+    if owner != NONE and book.peer_row[owner] != NONE:
+        line[n, LINE_PEER_ROW] = book.peer_row[owner]
+        line[n, LINE_PEERS] = rows.peers[book.peer_row[owner], i]
+    copy_row(journal.used, n, rows.used, i)
+    copy_row(journal.scored, n, rows.scored, i)
+    copy_cards(journal.held, n, rows.held, i)
+    copy_row(journal.sums, n, rows.sums, i)
+    state.heads[JOURNAL_LENGTH] = n + 1
+
+
+def roll_back(state: State, start: int) -> None:
+    """Put back every row changed since the journal had length `start`, latest first."""
+    rows, journal, book = state.rows, state.journal, state.book
+    for n in range(state.heads[JOURNAL_LENGTH] - 1, start - 1, -1):
+        i, slot = journal.line[n, LINE_ROW], journal.line[n, LINE_POD]
+        copy_row(rows.used, i, journal.used, n)
+        copy_row(rows.scored, i, journal.scored, n)
+        copy_cards(rows.held, i, journal.held, n)
+        copy_row(rows.sums, i, journal.sums, n)
+        if journal.line[n, LINE_PEER_ROW] != NONE:
+            rows.peers[journal.line[n, LINE_PEER_ROW], i] = journal.line[n, LINE_PEERS]
+        if book.pod[slot, POD_STATE] == LEAVING:
+            book.pod[slot, POD_STATE] = journal.line[n, LINE_STATE]
+        else:
+            free_pod(state, slot)
+        touch(state, i)
+    state.heads[JOURNAL_LENGTH] = start
+
+
+def settle(state: State) -> None:
+    """The outermost transaction is committed: what left is really gone, and the journal is empty."""
+    for n in range(state.heads[JOURNAL_LENGTH]):
+        slot = state.journal.line[n, LINE_POD]
+        if state.book.pod[slot, POD_STATE] == LEAVING:
+            free_pod(state, slot)
+    state.heads[JOURNAL_LENGTH] = 0

@@ -1,0 +1,277 @@
+"""Which cards: order them by the profile's keys, walk them, take the first that fit (HAMi's Sort and Fit).
+
+`key_first` … `key_fourth` and `choose_set` are put in per profile by engine/build.py.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dovetail.engine.kernel_fit import ask_refusal, card_refusal, memory_on, node_shortage
+from dovetail.engine.state import (
+    KEYS,
+    NONE,
+    STYLE_ALONE,
+    STYLE_IDLE_ONLY,
+    STYLE_NUMA_SIGN,
+    STYLE_SET,
+    UNLIMITED,
+    Floats,
+    Int,
+    Scratch,
+)
+from dovetail.model.reason import Reason
+from dovetail.policies.rows import (
+    ASK_COMPUTE,
+    ASK_CONTAINER,
+    ASK_COUNT,
+    ASK_KIND,
+    ASK_RULE,
+    ASK_VENDOR,
+    CARD_MEMORY,
+    CARDS,
+    COMPUTE,
+    FIRST_ASK,
+    INDEX,
+    LAST_ASK,
+    NUMA,
+    NUMA_BIND,
+    SLOTS,
+    VENDOR,
+    WEIGHT_COMPUTE,
+    WEIGHT_MEMORY,
+    WEIGHT_SLOTS,
+    Card,
+    Ints,
+    Rows,
+    Wants,
+)
+
+_INIT = 0  # ContainerKind.INIT
+_TOO_FEW_FIT = int(Reason.CARDS_TOO_FEW_FIT)
+
+
+def no_key(card: Card) -> float:
+    return 0.0
+
+
+def no_set(rows: Rows, i: int, fitting: Ints, fits: int, count: int, chosen: Ints, room: Ints) -> None:
+    for n in range(count):
+        chosen[n] = fitting[n]
+
+
+key_first = key_second = key_third = key_fourth = no_key
+choose_set = no_set
+
+
+def see_card(rows: Rows, wants: Wants, i: int, d: int, s: int, a: int, held: Ints, draw: int) -> Card:
+    return Card(
+        rows.card[i, d, INDEX],
+        rows.card[i, d, NUMA],
+        rows.card[i, d, SLOTS],
+        rows.card[i, d, CARD_MEMORY],
+        rows.card[i, d, COMPUTE],
+        held[d, SLOTS],
+        held[d, CARD_MEMORY],
+        held[d, COMPUTE],
+        memory_on(rows, wants, i, d, a),
+        wants.ask[a, ASK_COMPUTE],
+        wants.shape[s, WEIGHT_SLOTS],
+        wants.shape[s, WEIGHT_COMPUTE],
+        wants.shape[s, WEIGHT_MEMORY],
+        draw,
+    )
+
+
+def sooner(keys: Floats, x: int, y: int) -> bool:
+    """Does card x come before card y? Position is the last key, so there are no ties."""
+    for k in range(KEYS):
+        if keys[x, k] != keys[y, k]:
+            return bool(keys[x, k] > keys[y, k])
+    return False
+
+
+def order_cards(
+    rows: Rows, wants: Wants, i: int, s: int, a: int, held: Ints, style: Ints, draw: int, work: Scratch
+) -> int:
+    """Write the vendor's cards into work.order, the one to try first at the front; returns how many."""
+    bound = wants.rule[wants.ask[a, ASK_RULE], NUMA_BIND]
+    alone = style[STYLE_ALONE]
+    count = 0
+    for d in range(rows.fact[i, CARDS]):
+        if rows.card[i, d, VENDOR] != wants.ask[a, ASK_VENDOR]:
+            continue
+        card = see_card(rows, wants, i, d, s, a, held, draw)
+        work.keys[d, 0] = style[STYLE_NUMA_SIGN] * card.numa if bound else 0.0
+        work.keys[d, 1] = key_first(card)
+        work.keys[d, 2] = key_second(card)
+        work.keys[d, 3] = key_third(card)
+        work.keys[d, 4] = key_fourth(card)
+        work.keys[d, 5] = card.numa if alone else card.ordinal
+        work.keys[d, 6] = d
+        at = count
+        while at > 0 and sooner(work.keys, d, work.order[at - 1]):
+            work.order[at] = work.order[at - 1]
+            at -= 1
+        work.order[at] = d
+        count += 1
+    return count
+
+
+def collect(
+    rows: Rows, wants: Wants, i: int, a: int, held: Ints, left: Ints, style: Ints, start: Int, stop: Int, work: Scratch
+) -> int:
+    """Cards of work.order[start:stop] that fit, into work.fitting; stops when it has enough, unless a set is chosen."""
+    vendor, count = wants.ask[a, ASK_VENDOR], wants.ask[a, ASK_COUNT]
+    memory_left, compute_left = left[vendor, 0], left[vendor, 1]
+    wants_set = style[STYLE_SET]
+    if wants_set:  # any subset may be chosen, so each card may take its part of the quota only
+        memory_left, compute_left = memory_left // count, compute_left // count
+    got = 0
+    for n in range(start, stop):
+        d = work.order[n]
+        if card_refusal(rows, wants, i, d, a, held, style[STYLE_IDLE_ONLY], memory_left, compute_left) == 0:
+            work.fitting[got] = d
+            got += 1
+            if not wants_set:
+                memory_left -= memory_on(rows, wants, i, d, a)
+                compute_left -= wants.ask[a, ASK_COMPUTE]
+                if got == count:
+                    return got
+    return got
+
+
+def closeness(rows: Rows, i: int, cards: Ints, count: int) -> int:
+    total = 0
+    for x in range(count):
+        for y in range(x):
+            total += rows.link[i, cards[x], cards[y]]
+    return total
+
+
+def choose(
+    rows: Rows,
+    wants: Wants,
+    i: int,
+    s: int,
+    a: int,
+    held: Ints,
+    left: Ints,
+    style: Ints,
+    draw: int,
+    work: Scratch,
+) -> bool:
+    """The cards for one ask, in work.best. With numa-bind all come from one NUMA node."""
+    count = wants.ask[a, ASK_COUNT]
+    bound = wants.rule[wants.ask[a, ASK_RULE], NUMA_BIND]
+    cards = order_cards(rows, wants, i, s, a, held, style, draw, work)
+    best = NONE
+    start: Int = np.int64(0)  # a literal would be a type of its own and compile everything below twice
+    while start < cards:
+        stop: Int = cards
+        if bound:
+            stop = start + 1
+            while stop < cards and rows.card[i, work.order[stop], NUMA] == rows.card[i, work.order[start], NUMA]:
+                stop += 1
+        got = collect(rows, wants, i, a, held, left, style, start, stop, work)
+        if got >= count:
+            if got == count:
+                no_set(rows, i, work.fitting, got, count, work.chosen, work.room)
+            else:
+                choose_set(rows, i, work.fitting, got, count, work.chosen, work.room)
+            total = closeness(rows, i, work.chosen, count) if style[STYLE_SET] else 0
+            if total > best:
+                best = total
+                for n in range(count):
+                    work.best[n] = work.chosen[n]
+            if not style[STYLE_SET]:
+                return True
+        start = stop
+    return bool(best > NONE)
+
+
+def take(rows: Rows, wants: Wants, i: int, a: int, held: Ints, left: Ints, work: Scratch, picked: Int) -> Int:
+    """Put the chosen cards of one ask on the working copy and on the list; returns the list's length."""
+    vendor, compute = wants.ask[a, ASK_VENDOR], wants.ask[a, ASK_COMPUTE]
+    for n in range(wants.ask[a, ASK_COUNT]):
+        d = work.best[n]
+        memory = memory_on(rows, wants, i, d, a)
+        held[d, SLOTS] += 1
+        held[d, CARD_MEMORY] += memory
+        held[d, COMPUTE] += compute
+        left[vendor, 0] -= memory
+        left[vendor, 1] -= compute
+        work.picked[picked, 0] = a
+        work.picked[picked, 1] = d
+        work.picked[picked, 2] = memory
+        picked += 1
+    return picked
+
+
+def copy_into(target: Ints, source: Ints) -> None:
+    """Element by element: a slice assignment costs numba five seconds of compiling."""
+    for x in range(source.shape[0]):
+        for y in range(source.shape[1]):
+            target[x, y] = source[x, y]
+
+
+def choose_all(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: Ints, draw: int, work: Scratch) -> int:
+    """Cards for every container, into work.picked; returns how many, or NONE minus the ask that found none.
+
+    Init containers run alone and one after another: each starts from the sidecars before it. The others add up.
+    """
+    copy_into(work.run, rows.held[i])
+    copy_into(work.left, quota)
+    picked: Int = np.int64(0)
+    trial_of = NONE
+    for a in range(wants.shape[s, FIRST_ASK], wants.shape[s, LAST_ASK]):
+        held, left = work.run, work.left
+        if wants.ask[a, ASK_KIND] == _INIT:
+            if wants.ask[a, ASK_CONTAINER] != trial_of:
+                trial_of = wants.ask[a, ASK_CONTAINER]
+                copy_into(work.trial, work.run)
+                copy_into(work.left_trial, work.left)
+            held, left = work.trial, work.left_trial
+        if not choose(rows, wants, i, s, a, held, left, style, draw, work):
+            return int(NONE - (a - wants.shape[s, FIRST_ASK]))
+        picked = take(rows, wants, i, a, held, left, work, picked)
+    return int(picked)
+
+
+def enough_cards(rows: Rows, wants: Wants, i: int, a: int, style: Ints) -> int:
+    """For the usual pod with one ask and no quota: 0 where as many cards fit as it asks for. Which ones can wait."""
+    count, held = wants.ask[a, ASK_COUNT], rows.held[i]
+    found, reason = 0, 0
+    for d in range(rows.fact[i, CARDS]):
+        if rows.card[i, d, VENDOR] == wants.ask[a, ASK_VENDOR]:
+            code = card_refusal(rows, wants, i, d, a, held, style[STYLE_IDLE_ONLY], UNLIMITED, UNLIMITED)
+            if code != 0:
+                reason = code
+            else:
+                found += 1
+                if found == count:
+                    return 0
+    return _TOO_FEW_FIT if found > 0 else int(reason)
+
+
+def node_refusal(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: Ints, draw: int, work: Scratch) -> int:
+    """Why node `i` cannot take shape `s` now, or 0."""
+    short = node_shortage(rows, wants, i, s)
+    if short != 0:
+        return short
+    first, last = wants.shape[s, FIRST_ASK], wants.shape[s, LAST_ASK]
+    for a in range(first, last):
+        refused = ask_refusal(rows, wants, i, a)
+        if refused != 0:
+            return refused
+    if first == last:
+        return 0
+    vendor = wants.ask[first, ASK_VENDOR]
+    plain = last - first == 1 and wants.rule[wants.ask[first, ASK_RULE], NUMA_BIND] == 0
+    if plain and quota[vendor, 0] == UNLIMITED and quota[vendor, 1] == UNLIMITED:
+        return enough_cards(rows, wants, i, first, style)
+    failed = choose_all(rows, wants, i, s, style, quota, draw, work)
+    if failed >= 0:
+        return 0
+    lacking = enough_cards(rows, wants, i, first + (NONE - failed), style)
+    return lacking if lacking != 0 else _TOO_FEW_FIT

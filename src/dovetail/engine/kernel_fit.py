@@ -1,0 +1,163 @@
+"""Does it fit: one node, one card. HAMi's fourteen rules (pkg/device/nvidia/device.go:715-876), in its order, once."""
+
+from __future__ import annotations
+
+from dovetail.model.reason import Reason
+from dovetail.policies.rows import (
+    ASK_COMPUTE,
+    ASK_COUNT,
+    ASK_MEMORY,
+    ASK_PERCENT,
+    ASK_RULE,
+    ASK_VENDOR,
+    CARD_MEMORY,
+    CARDS,
+    COMPUTE,
+    CORDONED,
+    CPU,
+    FLAGS,
+    KIND,
+    MEMORY,
+    MIG_CARD,
+    MIG_NODE,
+    NODE_FLAGS,
+    NOUSE_FROM,
+    NOUSE_TO,
+    PODS,
+    QUARANTINED,
+    SLOTS,
+    STOCK,
+    STORAGE,
+    UNHEALTHY,
+    USE_FROM,
+    USE_TO,
+    UUID,
+    VENDOR,
+    Ints,
+    Rows,
+    Wants,
+)
+
+# Plain integers: compiled code holds no enums.
+_CPU, _MEMORY, _STORAGE, _PODS, _EXTENDED = map(
+    int, (Reason.CPU, Reason.MEMORY, Reason.STORAGE, Reason.PODS, Reason.EXTENDED)
+)
+_UNREGISTERED, _TOO_FEW_CARDS, _MIG_NODE, _WHOLE_CARDS_ONLY = map(
+    int, (Reason.UNREGISTERED, Reason.TOO_FEW_CARDS, Reason.MIG_NODE, Reason.WHOLE_CARDS_ONLY)
+)
+_UNHEALTHY, _CORDONED, _TYPE, _UUID, _SLOTS, _IN_USE = map(
+    int,
+    (
+        Reason.CARD_UNHEALTHY,
+        Reason.CARD_CORDONED,
+        Reason.CARD_TYPE,
+        Reason.CARD_UUID,
+        Reason.CARD_SLOTS,
+        Reason.CARD_IN_USE,
+    ),
+)
+_QUOTA, _CARD_MEMORY, _CARD_COMPUTE, _EXHAUSTED, _CARD_MIG, _QUARANTINED = map(
+    int,
+    (
+        Reason.CARD_QUOTA,
+        Reason.CARD_MEMORY,
+        Reason.CARD_COMPUTE,
+        Reason.CARD_COMPUTE_EXHAUSTED,
+        Reason.CARD_MIG,
+        Reason.CARD_QUARANTINED,
+    ),
+)
+_WHOLE = 1000
+
+
+def node_shortage(rows: Rows, wants: Wants, i: int, s: int) -> int:
+    """The first resource the node is short of, or 0. What the pod does not ask for is not looked at."""
+    for r in range(rows.cap.shape[1]):
+        need = wants.need[s, r]
+        if need > 0 and rows.enforced[r] == 1 and rows.used[i, r] + need > rows.cap[i, r]:
+            if r == CPU:
+                return _CPU
+            if r == MEMORY:
+                return _MEMORY
+            if r == STORAGE:
+                return _STORAGE
+            return _PODS if r == PODS else _EXTENDED
+    return 0
+
+
+def vendor_cards(rows: Rows, i: int, vendor: int) -> int:
+    """Cards the node registers; one that only a pod speaks of is not its."""
+    count = 0
+    for d in range(rows.fact[i, CARDS]):
+        if rows.card[i, d, VENDOR] == vendor and rows.card[i, d, FLAGS] & QUARANTINED == 0:
+            count += 1
+    return count
+
+
+def ask_refusal(rows: Rows, wants: Wants, i: int, a: int) -> int:
+    """What can be said of an ask before looking at single cards."""
+    flags = rows.fact[i, NODE_FLAGS]
+    if flags & MIG_NODE:
+        return _MIG_NODE
+    cards = vendor_cards(rows, i, wants.ask[a, ASK_VENDOR])
+    if cards == 0:
+        return _UNREGISTERED
+    whole = wants.ask[a, ASK_PERCENT] == 100 and wants.ask[a, ASK_COMPUTE] == _WHOLE
+    if flags & STOCK and not whole:
+        return _WHOLE_CARDS_ONLY
+    return _TOO_FEW_CARDS if wants.ask[a, ASK_COUNT] > cards else 0
+
+
+def memory_on(rows: Rows, wants: Wants, i: int, d: int, a: int) -> int:
+    """MiB this ask takes of this card; a percentage is cut to whole MiB as HAMi does."""
+    percent = wants.ask[a, ASK_PERCENT]
+    if percent >= 0:
+        return int(rows.card[i, d, CARD_MEMORY] * percent // 100)
+    return int(wants.ask[a, ASK_MEMORY])
+
+
+def uuid_accepted(wants: Wants, rule: int, uuid: int) -> bool:
+    for n in range(wants.rule[rule, NOUSE_FROM], wants.rule[rule, NOUSE_TO]):
+        if wants.uuids[n] == uuid:
+            return False
+    first, last = wants.rule[rule, USE_FROM], wants.rule[rule, USE_TO]
+    for n in range(first, last):
+        if wants.uuids[n] == uuid:
+            return True
+    return bool(first == last)
+
+
+def card_refusal(
+    rows: Rows, wants: Wants, i: int, d: int, a: int, held: Ints, idle_only: int, memory_left: int, compute_left: int
+) -> int:
+    """Why card `d` of node `i` cannot serve ask `a`, or 0. `held` is the node's cards with what is placed so far."""
+    flags = rows.card[i, d, FLAGS]
+    if flags & QUARANTINED:
+        return _QUARANTINED
+    if flags & UNHEALTHY:
+        return _UNHEALTHY
+    if flags & CORDONED:
+        return _CORDONED
+    rule = wants.ask[a, ASK_RULE]
+    if wants.kind_ok[rule, rows.card[i, d, KIND]] == 0:
+        return _TYPE
+    if not uuid_accepted(wants, rule, rows.card[i, d, UUID]):
+        return _UUID
+    if rows.card[i, d, SLOTS] <= held[d, SLOTS]:
+        return _SLOTS
+    if idle_only and held[d, SLOTS] > 0:
+        return _IN_USE
+    memory, compute = memory_on(rows, wants, i, d, a), wants.ask[a, ASK_COMPUTE]
+    if memory > memory_left or compute > compute_left:
+        return _QUOTA
+    total = rows.card[i, d, COMPUTE]
+    if rows.card[i, d, CARD_MEMORY] - held[d, CARD_MEMORY] < memory:
+        return _CARD_MEMORY
+    if total - held[d, COMPUTE] < compute:
+        return _CARD_COMPUTE
+    # Exclusive means exactly 100 % of a card whose compute is not overcommitted (rule 12).
+    if total == _WHOLE and compute == _WHOLE and held[d, SLOTS] > 0:
+        return _IN_USE
+    if compute == 0 and total != 0 and held[d, COMPUTE] >= total:
+        return _EXHAUSTED
+    return _CARD_MIG if flags & MIG_CARD else 0

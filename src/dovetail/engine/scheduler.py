@@ -1,0 +1,328 @@
+"""The scheduler: events in, effects out. `place` decides many groups in one call, `handle` is the same with one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+
+from dovetail.engine.build import Builder, Kernel, Lens
+from dovetail.engine.intern import NOBODY, Interner
+from dovetail.engine.ledger import Ledger
+from dovetail.engine.observe import observe
+from dovetail.engine.quota import Quotas, unlimited
+from dovetail.engine.state import NONE, RESULT_POD, RESULT_REASON, RESULT_ROW, Batch
+from dovetail.engine.vectors import FRESH
+from dovetail.model.decision import Decision
+from dovetail.model.events import (
+    Bind,
+    Effect,
+    Event,
+    GroupArrived,
+    NodeChanged,
+    NodeGone,
+    PodBound,
+    PodGone,
+    PodObserved,
+    TimePassed,
+    Wait,
+    Warn,
+)
+from dovetail.model.pod import Group, Pod, Profile, Quota
+from dovetail.model.reason import Reason
+from dovetail.policies.rows import Ints
+from dovetail.policies.table import NODE_POLICIES
+
+COMPILE_FROM = 100_000  # rows × pods; below, interpreting is done before numba is imported
+MODES = ("auto", "interpreted", "compiled")
+HOLD_SECONDS = 300.0
+
+
+class Signature(NamedTuple):
+    """What the kernel needs to know of a pod's request, looked up once per distinct request."""
+
+    profile: Profile
+    shape: int
+    mask: int
+    entries: int  # cards it may be given
+    counts_owner: bool
+    draws: bool
+    kept: tuple[object, ...]  # the very objects the key is made of, so that their ids stay theirs
+
+
+class Scheduler:
+    """One cluster, one ledger. The simulator, the live scheduler and what-if all drive this class."""
+
+    def __init__(
+        self,
+        arguments: Mapping[str, Mapping[str, Any]] | None = None,
+        quotas: Sequence[Quota] = (),
+        mode: str = "auto",
+        device_resources: Collection[str] = ("nvidia.com/gpu",),
+        cache: bool = False,
+    ) -> None:
+        if mode not in MODES:
+            raise ValueError(f"mode: expected {', '.join(MODES)}, got {mode!r}")
+        self._mode = mode
+        self._interpreter, self._compiler = Builder(compiled=False), Builder(compiled=True, cache=cache)
+        self._builder = self._compiler if mode == "compiled" else self._interpreter
+        self.intern = Interner()
+        self.ledger = Ledger(self._builder.book_keeping(), self.intern)
+        self.ledger.count_by_cards(device_resources)
+        self.quotas = Quotas(quotas, self.ledger)
+        self.waiting: dict[str, Group] = {}  # name -> group, in no order; `retry` sorts
+        self._arguments = dict(arguments or {})
+        self._args: dict[str, Ints] = {}
+        self._signatures: dict[tuple[int, ...], Signature] = {}
+        self._profiles: dict[Profile, Profile] = {}  # equal profiles become one object
+        self._work = 0  # rows × pods so far
+        for name in self._arguments:
+            if name not in NODE_POLICIES:
+                raise ValueError(f"policyArguments.{name}: no such node policy; there is {', '.join(NODE_POLICIES)}")
+            self._policy_args(name)
+
+    # ---- events -------------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event) -> tuple[Effect, ...]:
+        """The one door: everything that happens comes in here, everything to be done goes out."""
+        match event:
+            case GroupArrived(at, group):
+                return tuple(self._arrive(at, group))
+            case PodObserved(_, running):
+                return tuple(Warn(running.pod.key, text) for text in observe(self, running))
+            case PodBound(_, uid):
+                self.ledger.confirm(uid)
+                return ()
+            case PodGone(at, uid):
+                self._leave_queue(uid)
+                return self.retry(at) if self.ledger.release(uid) else ()
+            case NodeChanged(at, node):
+                self.ledger.set_node(node)
+                return self.retry(at)
+            case NodeGone(_, name):
+                self.ledger.remove_node(name)
+                return ()
+            case TimePassed(at):
+                return self._expire(at)
+
+    def retry(self, at: float) -> tuple[Effect, ...]:
+        """Offer the waiting groups what has become free, in their order; those that still wait say nothing new."""
+        effects: list[Effect] = []
+        for group in sorted(self.waiting.values(), key=lambda group: group.order):
+            effects += [effect for effect in self._arrive(at, group) if isinstance(effect, Bind)]
+        return tuple(effects)
+
+    def _arrive(self, at: float, group: Group) -> Iterable[Effect]:
+        decisions = self.place((group,), at)
+        late = tuple(pod for pod, d in zip(group.pods, decisions, strict=True) if not d.placed)
+        self.waiting.pop(group.name, None)
+        if late:
+            placed = len(group.pods) - len(late)
+            self.waiting[group.name] = replace(group, pods=late, running=group.running + placed)
+        for pod, decision in zip(group.pods, decisions, strict=True):
+            yield Bind(pod, decision) if decision.placed else Wait(pod, decision)
+
+    def _leave_queue(self, uid: str) -> None:
+        for group in list(self.waiting.values()):
+            if any(pod.uid == uid for pod in group.pods):
+                pods = tuple(pod for pod in group.pods if pod.uid != uid)
+                if pods:
+                    self.waiting[group.name] = replace(group, pods=pods)
+                else:
+                    del self.waiting[group.name]
+
+    def _expire(self, at: float) -> tuple[Effect, ...]:
+        effects: list[Effect] = []
+        for uid in self.ledger.expired(at):
+            effects.append(Warn(self.ledger.pods[uid].pod.key, "its reservation was never confirmed and is dropped"))
+            self.ledger.release(uid)
+        return (*effects, *self.retry(at)) if effects else ()
+
+    # ---- placing ------------------------------------------------------------------------------------------------
+
+    def place(self, groups: Sequence[Group], at: float = 0.0) -> list[Decision]:
+        """Decide groups in the order given: one decision per pod, all booked as reservations."""
+        self._maybe_compile(sum(len(group.pods) for group in groups))
+        decisions: list[Decision] = []
+        run: list[tuple[Group, list[Signature]]] = []  # consecutive groups that one kernel call can place
+        for group in groups:
+            signatures = None if self._needs_care(group) else [self._signature(pod) for pod in group.pods]
+            if signatures is None or any(s.profile is not signatures[0].profile for s in signatures):
+                decisions += self._place_run(run, at)
+                decisions += self._place_with_care(group, at)
+                run = []
+                continue
+            if run and run[0][1][0].profile is not signatures[0].profile:
+                decisions += self._place_run(run, at)
+                run = []
+            run.append((group, signatures))
+        return decisions + self._place_run(run, at)
+
+    def kernel(self, profile: Profile) -> Kernel:
+        """The profile's kernel, for the mode in force."""
+        return self._builder.kernel(profile)
+
+    def lens(self, profile: Profile) -> Lens:
+        """The same functions without numba: for looking at single nodes."""
+        return self._interpreter.lens(profile)
+
+    def signature(self, pod: Pod) -> Signature:
+        return self._signature(pod)
+
+    def batch(self, pods: Sequence[Pod], needs: Sequence[tuple[int, int]]) -> Batch:
+        """Pods of one profile as arrays. `needs` has (pods, how many of them must be placed) per group."""
+        signatures = [self._signature(pod) for pod in pods]
+        return self._batch(pods, signatures, needs)
+
+    def _needs_care(self, group: Group) -> bool:
+        """A group that a plain kernel call cannot serve: refused pods, quotas, or too few members."""
+        if len(group.pods) + group.running < group.minimum:
+            return True
+        return any(pod.refusal is not None or self.quotas.apply_to(pod) for pod in group.pods)
+
+    def _place_run(self, run: list[tuple[Group, list[Signature]]], at: float) -> list[Decision]:
+        if not run:
+            return []
+        pods = [pod for group, _ in run for pod in group.pods]
+        signatures = [signature for _, found in run for signature in found]
+        needs = [(len(group.pods), group.minimum - group.running) for group, _ in run]
+        longest = max(len(group.pods) for group, _ in run)
+        return self._run_kernel(pods, signatures, needs, longest, at)
+
+    def _run_kernel(
+        self,
+        pods: Sequence[Pod],
+        signatures: Sequence[Signature],
+        needs: Sequence[tuple[int, int]],
+        longest: int,
+        at: float,
+    ) -> list[Decision]:
+        batch = self._batch(pods, signatures, needs)
+        ledger = self.ledger
+        ledger.make_room(len(pods), sum(signature.entries for signature in signatures), max(longest, len(pods)))
+        self.kernel(signatures[0].profile).place_groups(ledger.state(), batch)
+        results = batch.results
+        decisions = []
+        expires, generation = at + HOLD_SECONDS, ledger.generation
+        for pod, row, reason, slot in zip(
+            pods,
+            results[:, RESULT_ROW].tolist(),
+            results[:, RESULT_REASON].tolist(),
+            results[:, RESULT_POD].tolist(),
+            strict=True,
+        ):
+            if row == NONE:
+                decisions.append(Decision(pod.uid, None, (), Reason(reason), generation))
+            else:
+                ledger.adopt(pod, slot, expires)
+                decisions.append(Decision(pod.uid, ledger.nodes[row].name, ledger.shares(slot), Reason.OK, generation))
+        return decisions
+
+    def _place_with_care(self, group: Group, at: float) -> list[Decision]:
+        """One pod after another in a transaction, each held against its refusal and quotas first."""
+        if len(group.pods) + group.running < group.minimum:
+            return [self._refused(pod, Reason.GROUP_INCOMPLETE) for pod in group.pods]
+        with self.ledger.transaction() as transaction:
+            decisions = [self._place_alone(pod, at) for pod in group.pods]
+            if sum(decision.placed for decision in decisions) >= group.minimum - group.running:
+                transaction.commit()
+                return decisions
+        return [
+            self._refused(p, d.reason or Reason.GROUP_NOT_PLACED) for p, d in zip(group.pods, decisions, strict=True)
+        ]
+
+    def _place_alone(self, pod: Pod, at: float) -> Decision:
+        if pod.refusal is not None:
+            return self._refused(pod, pod.refusal.reason)
+        if self.quotas.refusal(pod) is not None:
+            return self._refused(pod, Reason.QUOTA)
+        return self._run_kernel([pod], [self._signature(pod)], [(1, 1)], 1, at)[0]
+
+    def _refused(self, pod: Pod, reason: Reason) -> Decision:
+        return Decision(pod.uid, None, (), reason, self.ledger.generation)
+
+    def _batch(self, pods: Sequence[Pod], signatures: Sequence[Signature], needs: Sequence[tuple[int, int]]) -> Batch:
+        count, ledger = len(pods), self.ledger
+        profile = signatures[0].profile
+        owner = np.array([ledger.owner(pod) for pod in pods], dtype=np.int64)
+        draws = signatures[0].draws
+        under_quota = self.quotas.apply_to(pods[0])
+        return Batch(
+            shape=np.fromiter((s.shape for s in signatures), np.int64, count),
+            mask=np.fromiter((s.mask for s in signatures), np.int64, count),
+            vector=self._vectors(profile, signatures, fresh=draws or under_quota),
+            owner=owner,
+            draw=np.fromiter((self._draw(pod) if draws else 0 for pod in pods), np.int64, count),
+            group_end=np.cumsum([size for size, _ in needs]),
+            group_need=np.array([need for _, need in needs], dtype=np.int64),
+            args=self._policy_args(profile.node),
+            style=self.kernel(profile).style,
+            quota=self.quotas.left(pods[0], self.intern.vendors) if under_quota else unlimited(self.intern.vendors),
+            results=np.empty((count, 3), dtype=np.int64),
+        )
+
+    def _vectors(self, profile: Profile, signatures: Sequence[Signature], fresh: bool) -> Ints:
+        """A vector per distinct request; more of them than there is room for are scored afresh."""
+        distinct = {(s.shape, s.mask) for s in signatures}
+        room = self.ledger.vectors
+        if fresh or len(distinct) >= room.limit:
+            return np.full(len(signatures), FRESH, dtype=np.int64)
+        slots = {key: room.slot((profile.node, profile.device, *key)) for key in sorted(distinct)}
+        return np.fromiter((slots[s.shape, s.mask] for s in signatures), np.int64, len(signatures))
+
+    def _signature(self, pod: Pod) -> Signature:
+        """Replicas share the objects of their template, so their ids are the quickest key there is."""
+        profile = pod.profile
+        counts_owner = NODE_POLICIES[profile.node].counts_owner
+        key = (
+            id(pod.resources),
+            id(pod.containers),
+            id(pod.device_rules),
+            id(pod.node_rules),
+            id(profile),
+            pod.scored_cpu_milli,
+            pod.scored_memory,
+            self.ledger.owner(pod) if counts_owner else NOBODY,
+        )
+        found = self._signatures.get(key)
+        if found is None:
+            if len(self._signatures) > 200_000:
+                self._signatures.clear()
+            found = self._signatures[key] = self._new_signature(pod, counts_owner)
+        return found
+
+    def _new_signature(self, pod: Pod, counts_owner: bool) -> Signature:
+        ledger = self.ledger
+        peers = ledger.peers(ledger.owner(pod)) if counts_owner else NOBODY
+        profile = self._profiles.setdefault(pod.profile, pod.profile)
+        return Signature(
+            profile,
+            self.intern.shape(pod, peers),
+            ledger.mask(pod.node_rules),
+            sum(ask.count for container in pod.containers for ask in container.asks),
+            counts_owner,
+            NODE_POLICIES[profile.node].draws or "random" in profile.device,
+            (pod.resources, pod.containers, pod.device_rules, pod.node_rules, pod.profile),
+        )
+
+    def _draw(self, pod: Pod) -> int:
+        return crc32(pod.key.encode())
+
+    def _policy_args(self, name: str) -> Ints:
+        if name not in self._args:
+            try:
+                flat = NODE_POLICIES[name].arguments(self._arguments.get(name, {}), self.intern.columns)
+            except ValueError as error:
+                raise ValueError(f"policyArguments.{name}.{error}") from None
+            self._args[name] = np.array([0, *flat], dtype=np.int64)
+        return self._args[name]
+
+    def _maybe_compile(self, pods: int) -> None:
+        if self._mode == "auto" and self._builder is self._interpreter:
+            self._work += pods * len(self.ledger.nodes)
+            if self._work >= COMPILE_FROM:
+                self._builder = self._compiler
+                self.ledger.use(self._compiler.book_keeping())

@@ -1,0 +1,125 @@
+"""Everything the kernel reads and writes, as nested named tuples of arrays.
+
+Only kernel functions (engine/kernel_*.py) write here; engine/ledger.py owns the arrays and grows them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.policies.rows import Bytes, Ints, Rows, Wants
+
+Floats = npt.NDArray[np.float64]
+Int = int | np.int64
+Winners = npt.NDArray[np.int32]
+
+# heads: counters and list heads
+LOG_LENGTH, FREE_POD, FREE_PODS, FREE_ENTRY, FREE_ENTRIES, JOURNAL_DEPTH, JOURNAL_LENGTH = range(7)
+HEADS = 7
+
+# Last axis of `pod`.
+POD_ROW, POD_SHAPE, POD_OWNER, POD_ENTRY, POD_STATE = range(5)
+POD_FIELDS = 5
+FREE, RESERVED, ALLOCATED, LEAVING = 0, 1, 2, 3
+
+# Last axis of `entry`: one card given to one container; entries of a pod are chained.
+ENTRY_NEXT, ENTRY_CONTAINER, ENTRY_KIND, ENTRY_CARD, ENTRY_MEMORY, ENTRY_COMPUTE = range(6)
+ENTRY_FIELDS = 6
+NONE = -1
+
+# Values of `Vectors.verdict`; anything above FITS is FITS + the reason.
+UNKNOWN, FITS = 0, 1
+
+# Last axis of `Journal.line`.
+LINE_ROW, LINE_POD, LINE_STATE, LINE_PEERS, LINE_PEER_ROW = range(5)
+LINE_FIELDS = 5
+
+# Style of a profile's device chain, as data.
+STYLE_ALONE, STYLE_NUMA_SIGN, STYLE_SET, STYLE_IDLE_ONLY, STYLE_SIGN = range(5)
+STYLE_FIELDS = 5
+
+# Last axis of `Batch.results`.
+RESULT_ROW, RESULT_REASON, RESULT_POD = range(3)
+
+UNLIMITED = 2**60  # more than any quota or card
+
+
+class Book(NamedTuple):
+    """Who holds what."""
+
+    pod: Ints  # [pod slot, POD_FIELDS]
+    entry: Ints  # [entry slot, ENTRY_FIELDS]
+    peer_row: Ints  # [owner]: its line in rows.peers, or NONE where nobody asked yet
+
+
+class Vectors(NamedTuple):
+    """Scores kept per (shape, static class), each with a tournament tree; `log` says which rows moved since."""
+
+    score: Floats  # [vector, row]; -inf = not a candidate
+    verdict: Bytes  # [vector, row]
+    tree: Winners  # [vector, 2 × rows]: the winner of each pairing; leaves are the rows
+    seen: Ints  # [vector]: length of the log when it was last brought up to date; NONE = never
+    log: Ints  # ring of rows that moved
+    stamp: Ints  # [row]: position in the log of its last move
+
+
+class Journal(NamedTuple):
+    """Old rows, kept while a transaction is open: undo is putting them back."""
+
+    line: Ints  # [entry, LINE_FIELDS]
+    used: Ints
+    scored: Ints
+    held: Ints
+    sums: Ints
+
+
+class Scratch(NamedTuple):
+    """Working space for one node's cards."""
+
+    run: Ints  # [card, 3]: use with the containers placed so far
+    trial: Ints  # [card, 3]: the same, for an init container
+    peak: Ints  # [card, 3]
+    left: Ints  # [vendor, 2]: quota of memory and compute
+    left_trial: Ints  # [vendor, 2]
+    order: Ints  # [card]
+    fitting: Ints  # [card]
+    chosen: Ints  # [card]
+    best: Ints  # [card]
+    keys: Floats  # [card, KEYS]
+    picked: Ints  # [n, 3]: ask, card, memory
+    counts: Ints  # [256]
+    room: Ints  # [2, card + 1]: for policies that choose a set
+
+
+KEYS = 7
+
+
+class State(NamedTuple):
+    rows: Rows
+    wants: Wants
+    masks: Bytes  # [static class, row]: 0, or the reason
+    book: Book
+    vectors: Vectors
+    journal: Journal
+    scratch: Scratch
+    heads: Ints
+    size: int  # rows in use, active or not
+
+
+class Batch(NamedTuple):
+    """Pods to place in this order, in groups, all of one profile."""
+
+    shape: Ints
+    mask: Ints  # static class
+    vector: Ints  # 0 = score afresh
+    owner: Ints
+    draw: Ints
+    group_end: Ints  # [group]: one past its last pod
+    group_need: Ints  # [group]: how many must be placed
+    args: Ints  # the node policy's arguments, args[0] free for the draw
+    style: Ints
+    quota: Ints  # [vendor, 2]
+    results: Ints  # [pod, 3]: written by the kernel

@@ -1,0 +1,69 @@
+"""Room for kept scores: a vector per (profile, shape, static class), the least recently used one making way."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+
+import numpy as np
+
+from dovetail.engine.state import NONE, Vectors
+
+FRESH = 0  # the vector of requests whose scores cannot be kept
+BUDGET = 192 * 2**20  # bytes
+MOST = 2048
+
+
+class VectorRoom:
+    """Hands out vector numbers. Number 0 is never handed out."""
+
+    def __init__(self, rows: int) -> None:
+        self._slots: OrderedDict[Hashable, int] = OrderedDict()
+        self.resize(rows)
+
+    def resize(self, rows: int) -> None:
+        """Room for more rows; everything kept is forgotten."""
+        leaves = 1 << max(2, (rows - 1).bit_length())
+        self._slots.clear()
+        self.limit = max(8, min(MOST, BUDGET // (leaves * 17)))
+        self.arrays = _arrays(8, leaves, np.zeros(1 << max(12, (4 * leaves).bit_length()), dtype=np.int64))
+
+    def slot(self, key: Hashable) -> int:
+        """The vector of this key, its own or taken from the one used longest ago."""
+        slot = self._slots.get(key)
+        if slot is not None:
+            self._slots.move_to_end(key)
+            return slot
+        if len(self._slots) + 1 < self.limit:
+            slot = len(self._slots) + 1
+            if slot >= len(self.arrays.seen):
+                self._add_room()
+        else:
+            _, slot = self._slots.popitem(last=False)
+        self._slots[key] = slot
+        self.arrays.seen[slot] = NONE
+        return slot
+
+    def forget(self) -> None:
+        """Nothing kept is to be trusted: score everything again."""
+        self.arrays.seen[:] = NONE
+
+    def _add_room(self) -> None:
+        old = self.arrays
+        count, leaves = len(old.seen), old.score.shape[1]
+        new = _arrays(min(2 * count, self.limit), leaves, old.log)
+        new.score[:count], new.verdict[:count] = old.score, old.verdict
+        new.tree[:count], new.seen[:count] = old.tree, old.seen
+        new.stamp[:] = old.stamp
+        self.arrays = new
+
+
+def _arrays(count: int, leaves: int, log: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Vectors:
+    return Vectors(
+        score=np.full((count, leaves), -np.inf),
+        verdict=np.zeros((count, leaves), dtype=np.uint8),
+        tree=np.full((count, 2 * leaves), NONE, dtype=np.int32),
+        seen=np.full(count, NONE, dtype=np.int64),
+        log=log,
+        stamp=np.full(leaves, NONE, dtype=np.int64),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail.model.rules import Toleration
-from tests.kube.manifests import GPU, Object, container, only_pod, other, pod, read, said, workload
+from tests.kube.manifests import GPU, Object, container, node, only_pod, other, pod, read, said, workload
 
 
 def priority_class(name: str, value: int, **fields: Any) -> Object:
@@ -64,10 +64,13 @@ def test_runtime_class_brings_overhead_selector_and_tolerations() -> None:
 def test_extended_resources_tolerate_the_taint_of_their_name() -> None:
     found = only_pod(pod("p", container({GPU: 1, "cpu": 1})))
     assert found.node_rules.tolerations == (Toleration(GPU, "Exists", effect="NoSchedule"),)
+    tainted = node("n", spec={"taints": [{"key": GPU, "effect": "NoSchedule"}]})
+    assert said(read(pod("p", container({GPU: 1})), tainted), "note", "spec.tolerations")
+    assert not said(read(pod("p", container({GPU: 1}))), "note", "spec.tolerations")  # no taint, no noise
 
 
 def test_replicas_are_noted_once() -> None:
     template = {"spec": {"containers": [container({GPU: 1})]}}
     notes = said(read(workload("Deployment", "web", template, replicas=50)), "note")
     fields = [note.field for note in notes]
-    assert fields == ["spec.tolerations", "spec.template.spec.containers[0].resources.limits.nvidia.com/gpucores"]
+    assert fields == ["spec.template.spec.containers[0].resources.limits.nvidia.com/gpucores"]

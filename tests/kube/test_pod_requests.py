@@ -25,6 +25,7 @@ def test_a_sidecar_runs_beside_later_init_containers_and_the_app() -> None:
     sidecar = cpu("1", restartPolicy="Always")
     assert only_pod(pod("p", cpu("2"), initContainers=[sidecar, cpu("4")])).resources["cpu"] == 5000  # max(1+2, 1+4)
     assert only_pod(pod("p", cpu("2"), initContainers=[cpu("4"), sidecar])).resources["cpu"] == 4000  # max(2+1, 4)
+    assert only_pod(pod("p", cpu("4"), initContainers=[cpu("4"), sidecar])).resources["cpu"] == 5000  # max(4+1, 4)
 
 
 def test_overhead_is_added_and_pod_level_resources_replace_the_sum() -> None:
@@ -104,10 +105,10 @@ def test_rules_to_come_give_one_warning_that_lists_them() -> None:
     source = pod(
         "p",
         container(ports=[{"containerPort": 80, "hostPort": 80}]),
-        affinity=anti,
+        affinity={**anti, "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}},
         topologySpreadConstraints=[{"maxSkew": 1}],
         volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
     )
     (warning,) = said(read(source), "warning")
-    for rule in ("required podAntiAffinity", "topologySpreadConstraints", "host ports", "persistent volume claims"):
-        assert rule in warning.message
+    rules = "required podAntiAffinity, preferred nodeAffinity, topologySpreadConstraints, host ports, persistent volume"
+    assert rules in warning.message

@@ -15,6 +15,7 @@ from dovetail.kube import objects
 from dovetail.kube.decode import Objects
 from dovetail.kube.objects import Quantities
 from dovetail.kube.problems import Problems, printable
+from dovetail.model.node import Node
 
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 HIGHEST_PRIORITY = 2_000_001_000
@@ -28,12 +29,13 @@ class Admission:
     default_priority: tuple[str, int] | None = None  # the global default class
     limits: Mapping[str, tuple[objects.LimitRangeItem, ...]] = field(default_factory=dict)  # by namespace
     runtimes: Mapping[str, objects.RuntimeClass] = field(default_factory=dict)
+    taint_keys: frozenset[str] = frozenset()  # of the cluster's nodes: only there does a toleration matter
 
     def admit(self, spec: objects.PodSpec, namespace: str, where: str, problems: Problems) -> objects.PodSpec:
         """The spec as the API server would store it."""
         spec = self._with_defaults(spec, namespace, where, problems)
         spec = self._with_runtime(spec, where, problems)
-        spec = _with_tolerations(spec, where, problems)
+        spec = _with_tolerations(spec, self.taint_keys, where, problems)
         return msgspec.structs.replace(spec, priority=self._priority(spec, where, problems))
 
     def _priority(self, spec: objects.PodSpec, where: str, problems: Problems) -> int:
@@ -87,7 +89,7 @@ class Admission:
         )
 
 
-def admission(found: Objects, problems: Problems) -> Admission:
+def admission(found: Objects, nodes: Iterable[Node], problems: Problems) -> Admission:
     """The rules that the input's PriorityClasses, LimitRanges and RuntimeClasses make."""
     classes = {item.name: item.value for item in found.of("PriorityClass")}
     defaults = sorted((c.value, name) for name, c in classes.items() if c.global_default)
@@ -104,6 +106,7 @@ def admission(found: Objects, problems: Problems) -> Admission:
         default_priority=(defaults[0][1], defaults[0][0]) if defaults else None,
         limits={namespace: tuple(rows) for namespace, rows in limits.items() if rows},
         runtimes={item.name: item.value for item in found.of("RuntimeClass")},
+        taint_keys=frozenset(taint.key for node in nodes for taint in node.taints if taint.effect == "NoSchedule"),
     )
 
 
@@ -137,7 +140,9 @@ def is_extended(name: str) -> bool:
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 
-def _with_tolerations(spec: objects.PodSpec, where: str, problems: Problems) -> objects.PodSpec:
+def _with_tolerations(
+    spec: objects.PodSpec, taint_keys: frozenset[str], where: str, problems: Problems
+) -> objects.PodSpec:
     names: dict[str, None] = {}
     for container in (*spec.init_containers, *spec.containers):
         for name in (*container.resources.limits, *container.resources.requests):
@@ -147,7 +152,8 @@ def _with_tolerations(spec: objects.PodSpec, where: str, problems: Problems) -> 
     missing = [name for name in names if name not in tolerated]
     if not missing:
         return spec
-    said = ", ".join(missing)
-    problems.note(where, "spec.tolerations", f"NoSchedule taints named like what is asked for are tolerated: {said}")
+    noted = ", ".join(name for name in missing if name in taint_keys)
+    if noted:
+        problems.note(where, "spec.tolerations", f"taint tolerated, as the resource of its name is asked for: {noted}")
     added = [objects.Toleration(name, "Exists", effect="NoSchedule") for name in missing]
     return msgspec.structs.replace(spec, tolerations=[*spec.tolerations, *added])

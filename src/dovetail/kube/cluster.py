@@ -42,7 +42,7 @@ def load(documents: Iterable[Document], settings: Settings, problems: Problems |
     found = decode(documents, problems)
     nodes = _nodes(found, settings.vendors, problems)
     problems.stop_if_fatal()
-    expansion = expand(found, Context(settings, admission(found, problems), nodes, problems))
+    expansion = expand(found, Context(settings, admission(found, nodes, problems), nodes, problems))
     problems.stop_if_fatal()
     bound = _on_known_nodes(expansion.bound, nodes, problems)
     held = [(item.running.pod.namespace, item.link) for item in bound]

@@ -44,7 +44,7 @@ def closing(plan: Plan) -> str:
     parts = [f"{count(facts['pods'], 'pod')}: {facts['placed']:,} placed, {facts['pending']:,} pending"]
     parts.append(f"nodes used: {facts['nodes_used']:,}")
     parts.append(f"GPUs used: {facts['gpus_used']:,}")
-    parts.append(f"whole GPUs free: {change(str(free['before']), str(free['after']))}")
+    parts.append("whole GPUs free: " + change(f"{free['before']:,}", f"{free['after']:,}"))
     return " · ".join(parts)
 
 

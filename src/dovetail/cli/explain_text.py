@@ -95,11 +95,8 @@ def _runners_up(answer: Answer, wide: bool) -> Iterator[str]:
     yield ""
     yield f"Why here: {count(len(fitting), 'node')} could take it; the policy {answer.pod.profile.node} ranks them"
     shown = fitting if wide else fitting[: MOST_NODES + 1]
-    rows = [
-        ("→" if verdict.node == answer.node.name else "", verdict.node, _score(verdict.score), verdict.sentence)
-        for verdict in shown
-    ]
-    yield table.render(("", "NODE", "SCORE", ""), rows, right=(2,), indent="  ")
+    rows = [("→" if v.node == answer.node.name else "", v.node, _score(v.score)) for v in shown]
+    yield table.render(("", "NODE", "SCORE"), rows, right=(2,), indent="  ")
     if len(shown) < len(fitting):
         yield f"  and {count(len(fitting) - len(shown), 'node')} more; -o wide shows all"
     refusing = [verdict for verdict in answer.explanation.verdicts if verdict.reason != Reason.OK]

@@ -90,7 +90,7 @@ def answer(case: Case, target: Target) -> Answer:
     group, pod, decision = next((row for row in meant if not row[2].placed), meant[0])
     if decision.placed:
         return _placed(case, nodes, (group, pod, decision), problems)
-    explanation = explain(scheduler, pod)
+    explanation = explain(scheduler, pod, decision)
     suggestion = None if pod.refusal is not None else suggest(scheduler, group, pod)
     return Answer(pod, None, decision, explanation, suggestion, problems=problems)
 
@@ -104,8 +104,7 @@ def _placed(
     earlier = case.given.groups[: case.given.groups.index(group)]
     members = group.pods[: group.pods.index(pod)]
     scheduler.place([*earlier, *(Group(member.key, (member,)) for member in members)])
-    explanation = dataclasses.replace(explain(scheduler, pod), decision=decision)
-    return Answer(pod, nodes[decision.node or ""], decision, explanation, problems=problems)
+    return Answer(pod, nodes[decision.node or ""], decision, explain(scheduler, pod, decision), problems=problems)
 
 
 def _means(target: Target, pod: Pod) -> bool:

@@ -98,7 +98,7 @@ def _pending(outcome: Outcome) -> Json:
 
 def _node(before: NodeUse, after: NodeUse) -> Json:
     node = after.node
-    resources = sorted(set(node.allocatable) | set(after.used))
+    resources = sorted({*node.allocatable, *(name for name, used in after.used.items() if used)})
     return {
         "name": node.name,
         "enforcer": str(node.enforcer),

@@ -113,7 +113,7 @@ def _pending(plan: Plan) -> str:
 
 def _nodes(plan: Plan, wide: bool) -> Iterator[str]:
     pairs = list(zip(plan.before, plan.after, strict=True))
-    changed = [pair for pair in pairs if pair[0] != pair[1]]
+    changed = [(old, new) for old, new in pairs if (old.pods, old.cards) != (new.pods, new.cards)]
     shown = pairs if wide or len(pairs) <= MOST_ROWS else changed[:MOST_ROWS]
     header = ("NODE", "PODS", "CPU", "MEMORY", "GPU MEMORY", "GPU COMPUTE", "WHOLE GPUS FREE")
     yield table.render(header, [_node_row(before, after) for before, after in shown])

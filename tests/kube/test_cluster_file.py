@@ -70,7 +70,7 @@ def test_links_by_word_by_groups_and_by_matrix() -> None:
         ({"name": "a", "count": -1}, "nodes[0].count"),
         ({"name": "a", "count": 10**9}, "nodes[0].count"),
         ({"name": ""}, "nodes[0].name"),
-        ({"count": 1}, "nodes[0]"),
+        ({"count": 1}, "nodes[0].name"),
         ({"name": "a", "cpu": "-1"}, "nodes[0].cpu"),
         ({"name": "a", "extended": {"x/y": 0.5}}, "nodes[0].extended.x/y"),
         ({"name": "a", "enforcer": "me"}, "nodes[0].enforcer"),

@@ -126,6 +126,7 @@ def test_hostile_json_is_a_complaint(text: str) -> None:
         ("metadata: {name: 010}", "metadata.name", "text (put it in quotes), not a whole number"),
         ("metadata: {name: p, annotations: []}", "metadata.annotations", "a mapping, not a list"),
         ("metadata: {}", "metadata.name", "is missing"),
+        ("spec: {containers: []}", "metadata", "is missing"),
         ("metadata: {name: a/b}", "metadata.name", "not a name"),
         ("metadata: {name: p, namespace: a b}", "metadata.namespace", "not a name"),
         ("metadata: {name: p}\nspec: {containers: {}}", "spec.containers", "a list, not a mapping"),

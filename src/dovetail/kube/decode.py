@@ -153,6 +153,7 @@ def _complain_of_duplicate(item: Found, document: Document, other: tuple[Found, 
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at (?P<key>`key` in )?`(?P<path>[^`]*)`)?$", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_MISSING = re.compile(r"Object missing required field `(\w+)`")
 _GOT = re.compile(r"got `(\w+)`")
 _WORDS = {
     "str": "text (put it in quotes)",
@@ -169,10 +170,13 @@ def _explain(error: str, body: Any) -> tuple[str, str]:
     """msgspec's complaint as (field, sentence): "Expected `str`, got `bool` - at `$.metadata.labels[...]`"."""
     match = _AT.match(error)
     what, key, path = (match["what"], match["key"], match["path"] or "$") if match else (error, None, "$")
+    missing = _MISSING.match(what)
+    if missing is not None:
+        return f"{_resolve(path, body, '')}.{missing[1]}".lstrip("."), "is missing"
     got = _GOT.search(what)
     field_path = _resolve(path, body, got[1] if got and not key else "")
     said = re.sub(r"`([^`]*)`", lambda word: " or ".join(_WORDS.get(w, w) for w in word[1].split(" | ")), what)
-    said = said.replace("Expected", "must be").replace(", got", ", not").replace("Object ", "")
+    said = said.replace("Expected", "must be").replace(", got", ", not")
     return field_path, f"a key {said}" if key else said
 
 

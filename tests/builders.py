@@ -46,7 +46,9 @@ def node(
     return Node(name, allocatable, made, enforcer=enforcer, **facts)  # type: ignore[arg-type]
 
 
-def ask(count: int = 1, memory: int = 0, cores: int = 0, percent: int | None = None, vendor: str = "NVIDIA") -> DeviceAsk:
+def ask(
+    count: int = 1, memory: int = 0, cores: int = 0, percent: int | None = None, vendor: str = "NVIDIA"
+) -> DeviceAsk:
     """So many cards × MiB × per cent of compute, as HAMi's tests write it."""
     return DeviceAsk(vendor, count, memory, percent, cores * 10)
 
@@ -65,8 +67,10 @@ def pod(
     **facts: object,
 ) -> Pod:
     """A pod with one container per ask, or with the given containers."""
-    made = tuple(containers) if containers is not None else tuple(
-        Container(f"c{n}", ContainerKind.APP, (one,)) for n, one in enumerate(asks)
+    made = (
+        tuple(containers)
+        if containers is not None
+        else tuple(Container(f"c{n}", ContainerKind.APP, (one,)) for n, one in enumerate(asks))
     )
     resources = {"cpu": cpu, **(extended or {})} if cpu or extended else {}
     return Pod(

@@ -82,7 +82,7 @@ class Scheduler:
         for name in self._arguments:
             if name not in NODE_POLICIES:
                 raise ValueError(f"policyArguments.{name}: no such node policy; there is {', '.join(NODE_POLICIES)}")
-            self._policy_args(name)
+            self.policy_args(name)
 
     # ---- events -------------------------------------------------------------------------------------------------
 
@@ -255,10 +255,10 @@ class Scheduler:
             mask=np.fromiter((s.mask for s in signatures), np.int64, count),
             vector=self._vectors(profile, signatures, fresh=draws or under_quota),
             owner=owner,
-            draw=np.fromiter((self._draw(pod) if draws else 0 for pod in pods), np.int64, count),
+            draw=np.fromiter((self.draw(pod) if draws else 0 for pod in pods), np.int64, count),
             group_end=np.cumsum([size for size, _ in needs]),
             group_need=np.array([need for _, need in needs], dtype=np.int64),
-            args=self._policy_args(profile.node),
+            args=self.policy_args(profile.node),
             style=self.kernel(profile).style,
             quota=self.quotas.left(pods[0], self.intern.vendors) if under_quota else unlimited(self.intern.vendors),
             results=np.empty((count, 3), dtype=np.int64),
@@ -308,10 +308,12 @@ class Scheduler:
             (pod.resources, pod.containers, pod.device_rules, pod.node_rules, pod.profile),
         )
 
-    def _draw(self, pod: Pod) -> int:
+    def draw(self, pod: Pod) -> int:
+        """The pod's own number for policies that roll dice: the same at every try, in any order."""
         return crc32(pod.key.encode())
 
-    def _policy_args(self, name: str) -> Ints:
+    def policy_args(self, name: str) -> Ints:
+        """A node policy's arguments as the kernel wants them."""
         if name not in self._args:
             try:
                 flat = NODE_POLICIES[name].arguments(self._arguments.get(name, {}), self.intern.columns)

@@ -1,0 +1,111 @@
+"""The ledger held against itself: everything in use recomputed from the pods' entries, by arithmetic of its own.
+
+For tests after every step, and for a running scheduler that wants to be sure. Shares no code with the kernel on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dovetail.engine.ledger import Ledger, LedgerError
+from dovetail.engine.state import (
+    ENTRY_CARD,
+    ENTRY_COMPUTE,
+    ENTRY_KIND,
+    ENTRY_MEMORY,
+    ENTRY_NEXT,
+    FREE,
+    FREE_ENTRIES,
+    FREE_PODS,
+    JOURNAL_DEPTH,
+    JOURNAL_LENGTH,
+    NONE,
+    POD_ENTRY,
+    POD_OWNER,
+    POD_ROW,
+    POD_SHAPE,
+    POD_STATE,
+)
+from dovetail.model.pod import ContainerKind
+from dovetail.policies.rows import IN_USE, Ints
+
+
+def validate(ledger: Ledger) -> None:
+    """Raises LedgerError with everything that does not add up."""
+    wrong = list(contradictions(ledger))
+    if wrong:
+        raise LedgerError("; ".join(wrong))
+
+
+def contradictions(ledger: Ledger) -> Iterator[str]:
+    rows, pod = ledger.rows, ledger.book.pod
+    used, scored = np.zeros_like(rows.used), np.zeros_like(rows.scored)
+    held, peers = np.zeros_like(rows.held), np.zeros_like(rows.peers)
+    wants = ledger.state().wants
+    entries = 0
+    for slot in range(len(pod)):
+        if pod[slot, POD_STATE] == FREE:
+            continue
+        row, shape, owner = (int(pod[slot, n]) for n in (POD_ROW, POD_SHAPE, POD_OWNER))
+        used[row] += wants.need[shape, : used.shape[1]]
+        scored[row] += wants.scored[shape]
+        if owner != NONE and ledger.book.peer_row[owner] != NONE:
+            peers[ledger.book.peer_row[owner], row] += 1
+        chain = list(_chain(ledger, slot))
+        entries += len(chain)
+        for card, peak in _peaks(chain).items():
+            held[row, card] += peak
+        if slot not in ledger.uid_of or ledger.pods[ledger.uid_of[slot]].slot != slot:
+            yield f"pod slot {slot} belongs to nobody"
+    for name, mine, theirs in (
+        ("resources", used, rows.used),
+        ("scored resources", scored, rows.scored),
+        ("cards", held, rows.held),
+        ("sums over cards", held.sum(axis=1), rows.sums[:, IN_USE:]),
+        ("pods per owner", peers, rows.peers),
+    ):
+        if not np.array_equal(mine, theirs):
+            row = int(np.argwhere(mine != theirs)[0][-1 if name == "pods per owner" else 0])
+            yield f"{name} of node {ledger.nodes[row].name} do not add up"
+    if ledger.heads[FREE_PODS] + len(ledger.pods) != len(pod):
+        yield "pod slots are lost"
+    if ledger.heads[FREE_ENTRIES] + entries != len(ledger.book.entry):
+        yield "entries are lost"
+    if ledger.heads[JOURNAL_DEPTH] or ledger.heads[JOURNAL_LENGTH]:
+        yield "a transaction was never ended"
+
+
+def over_allocated(ledger: Ledger) -> list[str]:
+    """Nodes and cards that hold more than they have; only running pods that were observed can cause it."""
+    rows, found = ledger.rows, []
+    for row, node in enumerate(ledger.nodes):
+        enforced = rows.enforced == 1
+        if np.any((rows.used[row] > rows.cap[row]) & enforced):
+            found.append(f"node {node.name}")
+        for n, device in enumerate(ledger.devices(row)):
+            if np.any(rows.held[row, n] > rows.card[row, n, :3]):
+                found.append(f"card {device.uuid}")
+    return found
+
+
+def _chain(ledger: Ledger, slot: int) -> Iterator[Ints]:
+    at = int(ledger.book.pod[slot, POD_ENTRY])
+    while at != NONE:
+        yield ledger.book.entry[at]
+        at = int(ledger.book.entry[at, ENTRY_NEXT])
+
+
+def _peaks(chain: list[Ints]) -> dict[int, Ints]:
+    """card -> slots, MiB and milli at the worst moment: init containers one by one, the rest together."""
+    staying: dict[int, Ints] = {}
+    peaks: dict[int, Ints] = {}
+    for entry in chain:
+        card = int(entry[ENTRY_CARD])
+        part = np.array([1, entry[ENTRY_MEMORY], entry[ENTRY_COMPUTE]], dtype=np.int64)
+        now = staying.get(card, np.zeros(3, dtype=np.int64)) + part
+        peaks[card] = np.maximum(peaks.get(card, now), now)
+        if entry[ENTRY_KIND] != ContainerKind.INIT:
+            staying[card] = now
+    return peaks

@@ -1,0 +1,126 @@
+"""The smallest single change that would place a pending pod, tried on the ledger before it is said.
+
+In this order: ask for less, fewer cards, drop one constraint, tolerate one taint, another policy, one pod gone, one
+more node of a kind that exists. Every suggestion was placed in a transaction that was then undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from dovetail.engine.changes import Change, constraints_dropped, fewer_cards, less, other_policies, taints_tolerated
+from dovetail.engine.scheduler import Scheduler
+from dovetail.model.decision import Decision
+from dovetail.model.node import Node
+from dovetail.model.pod import Group, Pod
+
+MOST_POD_TRIES = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    kind: str  # less | fewer-cards | drop-constraint | tolerate-taint | policy | pod-gone | more-nodes
+    sentence: str
+    verified_node: str  # where the engine placed the pod with this change
+
+
+def suggest(scheduler: Scheduler, group: Group, pod: Pod) -> Suggestion | None:
+    """The first change that works, or None. The ledger is as before."""
+    if pod.refusal is not None:
+        return None
+    for kind, tries in (
+        ("less", less(pod, lambda changed: _places(scheduler, group, pod, changed))),
+        ("fewer-cards", fewer_cards(pod)),
+        ("drop-constraint", constraints_dropped(pod)),
+        ("tolerate-taint", taints_tolerated(pod, _active_nodes(scheduler))),
+        ("policy", other_policies(pod)),
+    ):
+        for change in tries:
+            if node := _places(scheduler, group, pod, change):
+                return Suggestion(kind, change.sentence, node)
+    return _pod_gone(scheduler, group, pod) or _more_nodes(scheduler, group, pod)
+
+
+def try_group(scheduler: Scheduler, group: Group, uid: str) -> Decision | None:
+    """What would become of one pod if the group were placed now; nothing is kept."""
+    with scheduler.ledger.transaction():
+        decisions = scheduler.place((group,))
+    return next((decision for decision in decisions if decision.uid == uid), None)
+
+
+def _places(scheduler: Scheduler, group: Group, pod: Pod, change: Change) -> str | None:
+    """The node the pod would get with the change, made to every like member of its group."""
+    pods = tuple(
+        change.apply(member) if member.uid == pod.uid or member.containers == pod.containers else member
+        for member in group.pods
+    )
+    decision = try_group(scheduler, replace(group, pods=pods), pod.uid)
+    return decision.node if decision is not None else None
+
+
+def _active_nodes(scheduler: Scheduler) -> list[Node]:
+    ledger = scheduler.ledger
+    return [ledger.nodes[row] for _, row in sorted(ledger.row_of.items()) if ledger.is_active(row)]
+
+
+def _pod_gone(scheduler: Scheduler, group: Group, pod: Pod) -> Suggestion | None:
+    """The least important pod whose place would do, the smallest first among equals."""
+    ledger = scheduler.ledger
+    allowed = {node.name for node in _active_nodes(scheduler) if not pod.node_rules.refusal(node)}
+
+    def cost(uid: str) -> tuple[int, int, int, str]:
+        held = ledger.pods[uid]
+        shares = ledger.shares(held.slot)
+        return held.pod.priority, len(shares), sum(share.memory_mib for share in shares), held.pod.key
+
+    for uid in sorted(ledger.pods, key=cost)[:MOST_POD_TRIES]:
+        node = ledger.node_of(uid)
+        if node not in allowed:
+            continue
+        victim = ledger.pods[uid].pod
+        with ledger.transaction():
+            ledger.release(uid)
+            decision = try_group(scheduler, group, pod.uid)
+        if decision is not None and decision.placed:
+            return Suggestion(
+                "pod-gone", f"if pod {victim.key} (priority {victim.priority}) left node {node}", str(decision.node)
+            )
+    return None
+
+
+def _more_nodes(scheduler: Scheduler, group: Group, pod: Pod) -> Suggestion | None:
+    """One more node like one that exists, empty; the one with fewest cards first."""
+    for like in _kinds(scheduler):
+        twin = _empty_twin(like)
+        scheduler.ledger.set_node(twin)
+        try:
+            decision = try_group(scheduler, group, pod.uid)
+        finally:
+            scheduler.ledger.remove_node(twin.name)
+        if decision is not None and decision.placed:
+            cards = f" ({len(like.devices)} × {like.devices[0].model})" if like.devices else ""
+            where = str(decision.node) if decision.node != twin.name else f"a new node like {like.name}"
+            return Suggestion("more-nodes", f"with one more node like {like.name}{cards}", where)
+    return None
+
+
+def _kinds(scheduler: Scheduler) -> Iterator[Node]:
+    seen = set()
+    for node in sorted(_active_nodes(scheduler), key=lambda n: (len(n.devices), n.name)):
+        labels = tuple(sorted((k, v) for k, v in node.labels.items() if v != node.name))
+        cards = tuple((d.model, d.memory_mib, d.slots) for d in node.devices)
+        kind = (tuple(sorted(node.allocatable.items())), cards, node.taints, node.enforcer, labels)
+        if kind not in seen:
+            seen.add(kind)
+            yield node
+
+
+def _empty_twin(like: Node) -> Node:
+    """A new machine of that kind: other name and UUIDs, everything healthy, nobody there."""
+    name = f"{like.name} (one more)"
+    devices = tuple(
+        replace(device, uuid=f"{name}/{n}", healthy=True, cordoned=False) for n, device in enumerate(like.devices)
+    )
+    labels = {key: name if value == like.name else value for key, value in like.labels.items()}
+    return replace(like, name=name, devices=devices, labels=labels, unschedulable=False)

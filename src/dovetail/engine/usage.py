@@ -1,0 +1,73 @@
+"""What is in use, as values: for tables, pictures and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.state import POD_ROW
+from dovetail.model.device import Device
+from dovetail.model.node import Node
+from dovetail.policies.rows import CARD_MEMORY, COMPUTE, SLOTS
+
+
+@dataclass(frozen=True, slots=True)
+class CardUse:
+    device: Device
+    slots_used: int
+    memory_used_mib: int
+    compute_used_milli: int
+    pods: tuple[str, ...]  # namespace/name
+    assumed: bool  # some of it is a guess: nobody wrote down which card the pod has
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUse:
+    node: Node
+    used: Mapping[str, int]  # resource name -> amount
+    cards: tuple[CardUse, ...]  # the node's own in registration order, then those only pods speak of
+    pods: int
+
+
+def usage(scheduler: Scheduler) -> tuple[NodeUse, ...]:
+    """Every node that exists, by name."""
+    ledger = scheduler.ledger
+    on_card: dict[tuple[int, str], list[str]] = {}  # (row, uuid) -> pods
+    assumed: set[tuple[int, str]] = set()
+    pods = [0] * len(ledger.nodes)
+    for held in ledger.pods.values():
+        row = int(ledger.book.pod[held.slot, POD_ROW])
+        pods[row] += 1
+        for uuid in {share.uuid for share in ledger.shares(held.slot)}:
+            on_card.setdefault((row, uuid), []).append(held.pod.key)
+            if held.assumed:
+                assumed.add((row, uuid))
+
+    def card(row: int, n: int, device: Device) -> CardUse:
+        held = ledger.rows.held[row, n]
+        who = tuple(sorted(on_card.get((row, device.uuid), ())))
+        sizes = int(held[SLOTS]), int(held[CARD_MEMORY]), int(held[COMPUTE])
+        return CardUse(device, *sizes, who, (row, device.uuid) in assumed)
+
+    columns = list(scheduler.intern.columns)
+    return tuple(
+        NodeUse(
+            ledger.nodes[row],
+            {name: int(ledger.rows.used[row, column]) for column, name in enumerate(columns)},
+            tuple(card(row, n, device) for n, device in enumerate(ledger.devices(row))),
+            pods[row],
+        )
+        for _, row in sorted(ledger.row_of.items())
+        if ledger.is_active(row)
+    )
+
+
+def whole_cards_free(uses: Iterable[NodeUse]) -> int:
+    """Cards that nobody uses and somebody could."""
+    return sum(
+        1
+        for use in uses
+        for card in use.cards
+        if card.slots_used == 0 and card.device.healthy and not card.device.cordoned and not card.device.quarantined
+    )

@@ -106,3 +106,23 @@ def test_wide_shows_every_node(examples: Path, run: Run) -> None:
     said = run("explain", "summariser", "-o", "wide", "-f", examples / "what-if").stdout
     assert "4/4 CardInsufficientMemory" in said
     assert "gpu-l4-2" in said
+
+
+def test_a_gang_says_what_its_next_member_lacks(examples: Path, run: Run) -> None:
+    folder = examples / "koordinator"
+    text = (folder / "vgpu-job-3.yaml").read_text(encoding="utf-8").replace('dongle: "2"', 'dongle: "8"')
+    result = run(
+        "explain", "vgpu-job", "-f", folder / "cluster.yaml", "-f", folder / "gang.yaml", "-f", "-", stdin=text
+    )
+    assert result.exit_code == 3
+    assert "Why: 2 of 3 members of default/gang-example fit, 3 must start together; the next finds:" in result.stdout
+    assert "2 nodes: example.com/dongle short by 8" in result.stdout
+    assert "Smallest change that would place it: " in result.stdout
+
+
+def test_a_refused_pod_is_not_the_nodes_fault(examples: Path, run: Run) -> None:
+    text = (examples / "demo" / "demo-b.yaml").read_text(encoding="utf-8").replace("spread", "sideways")
+    result = run("explain", "demo-b", "-f", examples / "demo" / "cluster.yaml", "-f", "-", stdin=text)
+    assert result.exit_code == 2
+    assert "sideways" in result.stdout
+    assert "Nearest miss" not in result.stdout

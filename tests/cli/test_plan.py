@@ -256,3 +256,31 @@ def test_no_nodes(examples: Path, run: Run) -> None:
     result = run("plan", "-o", "json", *files(examples, "demo/demo-a.yaml"))
     assert result.exit_code == 3
     assert {pending["reason"] for pending in json.loads(result.stdout)["pending"]} == {"NoNodes"}
+
+
+# Gangs that do not fit: how many would, and what the next one lacks.
+
+
+def gang(examples: Path, replicas: int, dongles: int) -> str:
+    text = (examples / "koordinator" / "vgpu-job-3.yaml").read_text(encoding="utf-8")
+    return text.replace('dongle: "2"', f'dongle: "{dongles}"').replace("replicas: 3", f"replicas: {replicas}")
+
+
+def test_a_gang_that_does_not_fit(examples: Path, plan_json: PlanJson) -> None:
+    cluster = files(examples, "koordinator/cluster.yaml", "koordinator/gang.yaml")
+    plan = plan_json("-f", "-", *cluster, stdin=gang(examples, 3, 8))  # two nodes with eight dongles each
+    assert plan["placements"] == []
+    assert {pending["message"] for pending in plan["pending"]} == {
+        "2 of 3 members of default/gang-example fit, 3 must start together; the next finds 2 nodes: "
+        "example.com/dongle short by 8; 1: taint node-role.kubernetes.io/control-plane:NoSchedule not tolerated"
+    }
+    assert plan["pending"][0]["reasons"] == {"InsufficientExtendedResource": 2, "TaintNotTolerated": 1}
+    assert all(node["pods"] == {"before": 0, "after": 0} for node in plan["nodes"])
+
+
+def test_a_gang_with_too_few_pods(examples: Path, plan_json: PlanJson) -> None:
+    cluster = files(examples, "koordinator/cluster.yaml", "koordinator/gang.yaml")
+    plan = plan_json("-f", "-", *cluster, stdin=gang(examples, 2, 2))
+    assert {(pending["reason"], pending["message"]) for pending in plan["pending"]} == {
+        ("GroupIncomplete", "the pod group default/gang-example has 2 pods, fewer than its minMember 3")
+    }

@@ -107,12 +107,13 @@ def _runners_up(answer: Answer, wide: bool) -> Iterator[str]:
 
 
 def _pending(answer: Answer, wide: bool) -> Iterator[str]:
-    assert answer.explanation is not None
-    refusing = [verdict for verdict in answer.explanation.verdicts if verdict.reason != Reason.OK]
     yield ""
-    yield f"Why: {_why_pending(answer)}" + (":" if refusing else ".")
-    if refusing:
-        yield from _counted(answer)
+    if answer.explanation is None:
+        yield f"Why: {_why_pending(answer)}"
+        return
+    refusing = [verdict for verdict in answer.explanation.verdicts if verdict.reason != Reason.OK]
+    yield f"Why: {_why_pending(answer)}" + (":" if refusing else "")
+    yield from _counted(answer)
     nearest = answer.explanation.nearest
     if nearest is not None and nearest.reason != Reason.OK:
         yield ""
@@ -123,19 +124,18 @@ def _pending(answer: Answer, wide: bool) -> Iterator[str]:
         rows = [(verdict.node, name(verdict.reason), verdict.sentence, verdict.hami) for verdict in refusing]
         yield table.render(("NODE", "REASON", "WHY", "IN HAMI'S WORDS"), rows, indent="  ")
     yield ""
-    if answer.suggestion is not None:
-        yield f"Smallest change that would place it: {click.style(answer.suggestion.sentence, bold=True)}"
-        yield f"  tried: it then lands on {answer.suggestion.verified_node}"
-    elif answer.pod.refusal is None:
+    if answer.suggestion is None:
         yield "No single change that we know of would place it."
+        return
+    yield f"Smallest change that would place it: {click.style(answer.suggestion.sentence, bold=True)}"
+    yield f"  tried: it then lands on {answer.suggestion.verified_node}"
 
 
 def _why_pending(answer: Answer) -> str:
     """What is wrong with the pod or its group; else that the nodes lack something, which `counted` says."""
     assert answer.decision is not None
-    assert answer.explanation is not None
-    if answer.pod.refusal is not None:
-        return answer.pod.refusal.message
+    if answer.why or answer.explanation is None:
+        return answer.why
     if answer.decision.reason in POD_LEVEL:
         return sentence(answer.decision.reason)
     return f"none of {count(len(answer.explanation.verdicts), 'node')} can take it"

@@ -8,13 +8,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dovetail.cli.errors import Refused
+from dovetail.cli.gangs import gathered, incomplete, is_gang
 from dovetail.cli.planning import Case, start
 from dovetail.engine.explain import Explanation, explain
+from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.suggest import Suggestion, suggest
 from dovetail.kube.problems import Problem
 from dovetail.model.decision import Decision
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod, RunningPod
+from dovetail.model.reason import Reason
 
 POD_WORDS = frozenset({"pod", "pods", "po"})
 WORKLOAD_WORDS = {  # what people type -> kind in a pod's owner
@@ -54,6 +57,7 @@ class Answer:
     explanation: Explanation | None = None
     suggestion: Suggestion | None = None
     running: RunningPod | None = None
+    why: str = ""  # what is wrong with the pod or its group
     problems: tuple[Problem, ...] = ()
 
 
@@ -90,9 +94,24 @@ def answer(case: Case, target: Target) -> Answer:
     group, pod, decision = next((row for row in meant if not row[2].placed), meant[0])
     if decision.placed:
         return _placed(case, nodes, (group, pod, decision), problems)
-    explanation = explain(scheduler, pod, decision)
-    suggestion = None if pod.refusal is not None else suggest(scheduler, group, pod)
-    return Answer(pod, None, decision, explanation, suggestion, problems=problems)
+    return _pending(scheduler, group, pod, decision, problems)
+
+
+def _pending(scheduler: Scheduler, group: Group, pod: Pod, decision: Decision, problems: tuple[Problem, ...]) -> Answer:
+    """Against the ledger with everything else placed. Where no node can help, the nodes are not asked."""
+    if pod.refusal is not None:
+        return Answer(pod, None, decision, why=pod.refusal.message, problems=problems)
+    if decision.reason == Reason.GROUP_INCOMPLETE:
+        return Answer(pod, None, decision, why=incomplete(group), problems=problems)
+    if not is_gang(group, decision.reason):
+        explanation = explain(scheduler, pod, decision)
+        return Answer(pod, None, decision, explanation, suggest(scheduler, group, pod), problems=problems)
+    with gathered(scheduler, group) as gathering:
+        asked = gathering.left_out or pod
+        explanation = explain(scheduler, asked, decision)
+    suggestion = suggest(scheduler, group, asked)
+    why = f"{gathering.sentence}; the next finds"
+    return Answer(pod, None, decision, explanation, suggestion, why=why, problems=problems)
 
 
 def _placed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -52,6 +53,9 @@ for command in (demo, plan, explain, policies, completion):
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs the command line and ends the process. Nothing but a bug of ours gets as far as exit code 70."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that has no arrows shows question marks instead
     sys.exit(_run(given))
 
 

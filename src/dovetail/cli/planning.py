@@ -12,6 +12,7 @@ from typing import IO, Any
 
 from dovetail import config as configuration
 from dovetail.cli.errors import ALL_PLACED, BAD_INPUT, SOMETHING_PENDING, Refused
+from dovetail.cli.gangs import Gathering, gathered, incomplete, is_gang
 from dovetail.cli.options import Asked
 from dovetail.engine.explain import Verdict, verdicts
 from dovetail.engine.scheduler import Scheduler
@@ -27,6 +28,8 @@ from dovetail.model.node import Node
 from dovetail.model.pod import DEFAULT_PROFILE, Group, Pod, Profile
 from dovetail.model.reason import POD_LEVEL, Reason, sentence
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
+
+Lack = tuple[tuple[Verdict, ...], Gathering | None]
 
 NOW = 0.0  # a plan has no time: everything happens at once
 MOST_COMPLAINTS = 20
@@ -52,6 +55,7 @@ class Outcome:
     group: Group
     decision: Decision
     verdicts: tuple[Verdict, ...] = ()
+    gathering: Gathering | None = None  # of a gang that was not placed; the verdicts are then those of its next member
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +119,7 @@ def plan(case: Case) -> Plan:
     groups = case.given.groups
     decisions = iter(scheduler.place(groups))
     outcomes = [Outcome(pod, group, next(decisions)) for group in groups for pod in group.pods]
-    known: dict[object, tuple[Verdict, ...]] = {}  # replicas lack the same things: asked once
+    known: dict[object, Lack] = {}  # replicas lack the same things: asked once
     outcomes = [_with_verdicts(scheduler, outcome, known) for outcome in outcomes]
     return Plan(
         tuple(outcomes),
@@ -138,10 +142,12 @@ def why_pending(outcome: Outcome) -> str:
     reason, pod = outcome.decision.reason, outcome.pod
     if pod.refusal is not None:
         return pod.refusal.message
-    if reason in POD_LEVEL:
-        short = _counted(outcome.verdicts)
-        return f"{sentence(reason)} ({short})" if short else sentence(reason)
-    return _counted(outcome.verdicts) or sentence(reason)
+    if reason == Reason.GROUP_INCOMPLETE:
+        return incomplete(outcome.group)
+    short = _counted(outcome.verdicts)
+    if outcome.gathering is not None:
+        return f"{outcome.gathering.sentence}; the next finds {short}" if short else outcome.gathering.sentence
+    return sentence(reason) if reason in POD_LEVEL or not short else short
 
 
 def _counted(verdicts: tuple[Verdict, ...]) -> str:
@@ -159,13 +165,22 @@ def _counted(verdicts: tuple[Verdict, ...]) -> str:
     return "; ".join(parts)
 
 
-def _with_verdicts(scheduler: Scheduler, outcome: Outcome, known: dict[object, tuple[Verdict, ...]]) -> Outcome:
-    if outcome.decision.placed or outcome.pod.refusal is not None:
+def _with_verdicts(scheduler: Scheduler, outcome: Outcome, known: dict[object, Lack]) -> Outcome:
+    pod, group, decision = outcome.pod, outcome.group, outcome.decision
+    if decision.placed or pod.refusal is not None:
         return outcome
-    shape = _shape(outcome.pod)
-    if shape not in known:
-        known[shape] = verdicts(scheduler, outcome.pod)
-    return dataclasses.replace(outcome, verdicts=known[shape])
+    gang = is_gang(group, decision.reason)
+    key = group.name if gang else _shape(pod)
+    if key not in known:
+        known[key] = _gang_lack(scheduler, group) if gang else (verdicts(scheduler, pod), None)
+    lacking, gathering = known[key]
+    return dataclasses.replace(outcome, verdicts=lacking, gathering=gathering)
+
+
+def _gang_lack(scheduler: Scheduler, group: Group) -> Lack:
+    with gathered(scheduler, group) as gathering:
+        next_one = gathering.left_out
+        return (() if next_one is None else verdicts(scheduler, next_one)), gathering
 
 
 def _shape(pod: Pod) -> object:

@@ -1,0 +1,45 @@
+"""A gang that was not placed: how many of its members would fit, and what the next one then lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from dovetail.engine.scheduler import Scheduler
+from dovetail.model.pod import Group, Pod
+from dovetail.model.reason import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """As many members as fit, and the first that does not."""
+
+    group: Group
+    fit: int
+    left_out: Pod | None
+
+    @property
+    def sentence(self) -> str:
+        needed = self.group.minimum - self.group.running
+        return f"{self.fit} of {len(self.group.pods)} members of {self.group.name} fit, {needed} must start together"
+
+
+def is_gang(group: Group, reason: Reason) -> bool:
+    """True where the pod waits for its group, not for itself alone."""
+    enough = len(group.pods) + group.running >= group.minimum
+    return enough and group.minimum - group.running > 1 and reason != Reason.INVALID_REQUEST
+
+
+def incomplete(group: Group) -> str:
+    members = len(group.pods) + group.running
+    return f"the pod group {group.name} has {members} pods, fewer than its minMember {group.minimum}"
+
+
+@contextmanager
+def gathered(scheduler: Scheduler, group: Group) -> Iterator[Gathering]:
+    """While it lasts, the members that fit hold their places; afterwards nothing has happened."""
+    with scheduler.ledger.transaction():
+        decisions = scheduler.place([Group(pod.key, (pod,)) for pod in group.pods])
+        left_out = [pod for pod, decision in zip(group.pods, decisions, strict=True) if not decision.placed]
+        yield Gathering(group, len(group.pods) - len(left_out), left_out[0] if left_out else None)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dovetail import config as configuration
+from dovetail import kernel_cache
 from dovetail.cli.errors import ALL_PLACED, BAD_INPUT, SOMETHING_PENDING, Refused
 from dovetail.cli.gangs import Gathering, gathered, incomplete, is_gang
 from dovetail.cli.options import Asked
@@ -101,7 +102,8 @@ def read(asked: Asked, stdin: IO[bytes] | None = None) -> Case:
 def start(case: Case) -> tuple[Scheduler, list[Problem]]:
     """A scheduler that knows the nodes and the running pods, and what it found odd about them."""
     try:
-        scheduler = Scheduler(case.arguments, case.given.quotas, case.engine, case.device_resources)
+        cache = case.engine != "interpreted" and kernel_cache.prepare()
+        scheduler = Scheduler(case.arguments, case.given.quotas, case.engine, case.device_resources, cache)
     except ValueError as error:
         raise Refused(f"{case.config}: {error}" if case.config else str(error)) from error
     effects: list[Effect] = []

@@ -9,7 +9,7 @@ profile in their names, so numba's cache on disk keeps them apart; editing any s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -136,6 +136,12 @@ class Builder:
 
         compiled: Callable[..., Any] = native.compile_function(function, self._cache)
         return compiled
+
+
+@cache
+def builder(compiled: bool, on_disk: bool = False) -> Builder:
+    """One per process: what was compiled for one scheduler serves the next."""
+    return Builder(compiled, on_disk)
 
 
 def profile_hooks(profile: Profile) -> tuple[dict[str, Callable[..., Any]], Ints]:

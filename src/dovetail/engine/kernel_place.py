@@ -1,7 +1,8 @@
 """Where: keep scores per request, re-score only rows that moved, find the best without scanning, choose cards, book.
 
 `node_score` is put in per profile by engine/build.py. Scores come before fit: a row is checked for fit only when it
-reaches the top of its tree, so most rows that move are never looked at card by card.
+comes first, so most rows that move are never looked at card by card. Rows stand in blocks of 64 that remember their
+best, so a row that moves costs at most one look at its block.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import numpy as np
 from dovetail.engine.kernel_book import add_entry, charge, new_pod, roll_back
 from dovetail.engine.kernel_choose import choose_all, node_refusal
 from dovetail.engine.state import (
+    BLOCK,
     FITS,
     JOURNAL_DEPTH,
     JOURNAL_LENGTH,
@@ -26,7 +28,7 @@ from dovetail.engine.state import (
     Floats,
     Int,
     State,
-    Winners,
+    Vectors,
 )
 from dovetail.model.reason import Reason
 from dovetail.policies.rows import (
@@ -36,7 +38,7 @@ from dovetail.policies.rows import (
     ASK_KIND,
     DRAW,
     NODE_FLAGS,
-    RANK,
+    Bytes,
     Ints,
     Rows,
     Wants,
@@ -54,85 +56,104 @@ def node_score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
     return 0.0
 
 
-def better(score: Floats, fact: Ints, v: int, a: Int, b: Int) -> Int:
-    """The winner of two rows: higher score, then smaller name. NONE is no row."""
-    if a == NONE:
-        return b
-    if b == NONE:
-        return a
-    x, y = score[v, a], score[v, b]
-    if x != y:
-        return a if x > y else b
-    return a if fact[a, RANK] < fact[b, RANK] else b
-
-
-def score_row(state: State, batch: Batch, k: int, v: int, i: int) -> None:
+def score_row(state: State, batch: Batch, k: int, i: int, score: Floats, verdict: Bytes, v: int) -> None:
     """Score one row; whether it fits is asked only when it comes first."""
-    vectors = state.vectors
     refused = state.masks[batch.mask[k], i]
     if state.rows.fact[i, NODE_FLAGS] & ACTIVE == 0 or refused != 0:
-        vectors.score[v, i] = NEVER
-        vectors.verdict[v, i] = FITS + refused
+        score[v, i] = NEVER
+        verdict[v, i] = FITS + refused
     else:
-        vectors.score[v, i] = batch.style[STYLE_SIGN] * node_score(
-            state.rows, i, state.wants, batch.shape[k], batch.args
-        )
-        vectors.verdict[v, i] = UNKNOWN
+        points = node_score(state.rows, i, state.wants, batch.shape[k], batch.args)
+        score[v, i] = batch.style[STYLE_SIGN] * points
+        verdict[v, i] = UNKNOWN
 
 
-def climb(tree: Winners, score: Floats, fact: Ints, v: int, i: int) -> None:
-    """Row i has a new score: replay its matches up the tree, and stop where nothing can change any more."""
-    at = (tree.shape[1] // 2 + i) // 2
-    while at >= 1:
-        winner = better(score, fact, v, np.int64(tree[v, 2 * at]), np.int64(tree[v, 2 * at + 1]))
-        if winner == tree[v, at] and winner != i:
-            return
-        tree[v, at] = winner
-        at //= 2
+def find_best_of_block(vectors: Vectors, rank: Ints, v: int, block: int) -> None:
+    """Highest score, then smallest name, among the rows of one block."""
+    score = vectors.score
+    best, high = NONE, NEVER
+    for i in range(block * BLOCK, (block + 1) * BLOCK):
+        points = score[v, i]
+        if points > high or (points == high and best != NONE and rank[i] < rank[best]):
+            best, high = i, points
+    vectors.best[v, block] = best
+    vectors.high[v, block] = high
 
 
 def score_all(state: State, batch: Batch, k: int, v: int) -> None:
-    tree, score, fact = state.vectors.tree, state.vectors.score, state.rows.fact
-    leaves = tree.shape[1] // 2
+    vectors, rank = state.vectors, state.rows.rank
     for i in range(state.size):
-        score_row(state, batch, k, v, i)
-    for i in range(leaves):
-        tree[v, leaves + i] = i if i < state.size else NONE
-    for at in range(leaves - 1, 0, -1):
-        tree[v, at] = better(score, fact, v, np.int64(tree[v, 2 * at]), np.int64(tree[v, 2 * at + 1]))
+        score_row(state, batch, k, i, vectors.score, vectors.verdict, v)
+    for i in range(state.size, vectors.score.shape[1]):
+        vectors.score[v, i] = NEVER
+    for block in range(vectors.best.shape[1]):
+        find_best_of_block(vectors, rank, v, block)
+
+
+def score_moved(state: State, batch: Batch, k: int, v: int, start: int, end: int) -> None:
+    """Score again the rows that the log names from `start` to `end`, and find the best of the blocks they spoil."""
+    vectors, rank = state.vectors, state.rows.rank
+    score, verdict, best, high = vectors.score, vectors.verdict, vectors.best, vectors.high
+    log, stamp, length = vectors.log, vectors.stamp, len(vectors.log)
+    spoilt, count = vectors.spoilt, 0
+    for n in range(start, end):
+        i = log[n % length]
+        if stamp[i] != n:  # it moves again later
+            continue
+        score_row(state, batch, k, i, score, verdict, v)
+        block, points = i // BLOCK, score[v, i]
+        holder = best[v, block]
+        if holder == i:
+            if points < high[v, block]:  # the best got worse: another may be better now
+                if count == 0 or spoilt[count - 1] != block:
+                    spoilt[count] = block
+                    count += 1
+            else:
+                high[v, block] = points
+        elif points > high[v, block] or (points == high[v, block] and holder != NONE and rank[i] < rank[holder]):
+            best[v, block] = i
+            high[v, block] = points
+    for n in range(count):
+        find_best_of_block(vectors, rank, v, spoilt[n])
 
 
 def catch_up(state: State, batch: Batch, k: int, v: int) -> None:
     """Bring vector v up to date with the log. Vector 0 is for requests whose scores cannot be kept."""
     vectors, length = state.vectors, state.heads[LOG_LENGTH]
     seen = vectors.seen[v]
-    behind = length - seen
-    if v == 0 or seen == NONE or behind > len(vectors.log) or behind > 2 * state.size:
+    if v == 0 or seen == NONE or length - seen > min(len(vectors.log), 2 * state.size):
         score_all(state, batch, k, v)
     else:
-        for n in range(seen, length):
-            i = int(vectors.log[n % len(vectors.log)])
-            if vectors.stamp[i] == n:  # its last move
-                score_row(state, batch, k, v, i)
-                climb(vectors.tree, vectors.score, state.rows.fact, v, i)
+        score_moved(state, batch, k, v, seen, length)
     vectors.seen[v] = length
 
 
+def best_block(vectors: Vectors, rank: Ints, v: int) -> int:
+    best, high = vectors.best, vectors.high
+    found = 0
+    for block in range(1, best.shape[1]):
+        points, most = high[v, block], high[v, found]
+        if points > most or (points == most and points != NEVER and rank[best[v, block]] < rank[best[v, found]]):
+            found = block
+    return found
+
+
 def best_row(state: State, batch: Batch, k: int, v: int) -> int:
-    """The best row that fits, or NONE."""
-    vectors, s = state.vectors, batch.shape[k]
+    """The best row that fits, or NONE. Rows on top that do not fit are put aside until they move."""
+    vectors, rank, s = state.vectors, state.rows.rank, batch.shape[k]
     while True:
-        top = int(np.int64(vectors.tree[v, 1]))
-        if top == NONE or vectors.score[v, top] == NEVER:
+        block = best_block(vectors, rank, v)
+        top = vectors.best[v, block]
+        if top == NONE or vectors.high[v, block] == NEVER:
             return NONE
         if vectors.verdict[v, top] == FITS:
-            return top
+            return int(top)
         refused = node_refusal(state.rows, state.wants, top, s, batch.style, batch.quota, batch.draw[k], state.scratch)
         vectors.verdict[v, top] = FITS + refused
         if refused == 0:
-            return top
+            return int(top)
         vectors.score[v, top] = NEVER
-        climb(vectors.tree, vectors.score, state.rows.fact, v, top)
+        find_best_of_block(vectors, rank, v, block)
 
 
 def commonest_refusal(state: State, v: int) -> int:

@@ -64,7 +64,6 @@ from dovetail.policies.rows import (
     NODE_FLAGS,
     NUMA,
     QUARANTINED,
-    RANK,
     SLOTS,
     STOCK,
     UNHEALTHY,
@@ -117,6 +116,7 @@ class Ledger:
             held=_zeros(4, 1, 3),
             sums=_zeros(4, 6),
             fact=_zeros(4, FACTS),
+            rank=_zeros(4),
             link=_zeros(4, 1, 1),
             peers=_zeros(1, 4),
             enforced=np.ones(8, dtype=np.int64),
@@ -133,7 +133,7 @@ class Ledger:
         """The arrays, with ranks and sizes up to date. Valid until the next method call that may grow something."""
         if self._ranks_stale:
             for rank, name in enumerate(sorted(self.row_of)):
-                self.rows.fact[self.row_of[name], RANK] = rank
+                self.rows.rank[self.row_of[name]] = rank
             self._ranks_stale = False
             self._state = None
         self._fit_columns()
@@ -224,7 +224,7 @@ class Ledger:
         if row >= self.rows.cap.shape[0]:
             rows = self.rows
             self.rows = rows._replace(
-                **{field: grown(getattr(rows, field), 0, row + 1) for field in Rows._fields[:8]},
+                **{field: grown(getattr(rows, field), 0, row + 1) for field in Rows._fields[:9]},
                 peers=grown(rows.peers, 1, row + 1),
             )
             self.masks = grown(self.masks, 1, row + 1)

@@ -93,10 +93,10 @@ def table_of(tuple_class: Any, dimensions: dict[str, int]) -> Table:
 
 TABLES: dict[Any, Table] = {}
 AXES: tuple[tuple[Any, str], ...] = (  # how many dimensions each array has
-    (Rows, "cap 2 used 2 scored 2 card 3 held 3 sums 2 fact 2 link 3 peers 2 enforced 1"),
+    (Rows, "cap 2 used 2 scored 2 card 3 held 3 sums 2 fact 2 rank 1 link 3 peers 2 enforced 1"),
     (Wants, "need 2 scored 2 shape 2 ask 2 rule 2 kind_ok 2 uuids 1"),
     (Book, "pod 2 entry 2 peer_row 1"),
-    (Vectors, "score 2 verdict 2 tree 2 seen 1 log 1 stamp 1"),
+    (Vectors, "score 2 verdict 2 best 2 high 2 seen 1 log 1 stamp 1 spoilt 1"),
     (Journal, "line 2 used 2 scored 2 held 3 sums 2"),
     (
         Scratch,

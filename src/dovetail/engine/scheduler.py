@@ -9,7 +9,7 @@ from zlib import crc32
 
 import numpy as np
 
-from dovetail.engine.build import Builder, Kernel, Lens
+from dovetail.engine.build import Kernel, Lens, builder
 from dovetail.engine.intern import NOBODY, Interner
 from dovetail.engine.ledger import Ledger
 from dovetail.engine.observe import observe
@@ -67,7 +67,7 @@ class Scheduler:
         if mode not in MODES:
             raise ValueError(f"mode: expected {', '.join(MODES)}, got {mode!r}")
         self._mode = mode
-        self._interpreter, self._compiler = Builder(compiled=False), Builder(compiled=True, cache=cache)
+        self._interpreter, self._compiler = builder(False), builder(True, cache)
         self._builder = self._compiler if mode == "compiled" else self._interpreter
         self.intern = Interner()
         self.ledger = Ledger(self._builder.book_keeping(), self.intern)

@@ -14,7 +14,6 @@ from dovetail.policies.rows import Bytes, Ints, Rows, Wants
 
 Floats = npt.NDArray[np.float64]
 Int = int | np.int64
-Winners = npt.NDArray[np.int32]
 
 # heads: counters and list heads
 LOG_LENGTH, FREE_POD, FREE_PODS, FREE_ENTRY, FREE_ENTRIES, JOURNAL_DEPTH, JOURNAL_LENGTH = range(7)
@@ -44,6 +43,7 @@ STYLE_FIELDS = 5
 # Last axis of `Batch.results`.
 RESULT_ROW, RESULT_REASON, RESULT_POD = range(3)
 
+BLOCK = 64  # rows
 UNLIMITED = 2**60  # more than any quota or card
 
 
@@ -56,14 +56,16 @@ class Book(NamedTuple):
 
 
 class Vectors(NamedTuple):
-    """Scores kept per (shape, static class), each with a tournament tree; `log` says which rows moved since."""
+    """Scores kept per (shape, static class), and the best of each block of rows; `log` says which rows moved since."""
 
     score: Floats  # [vector, row]; -inf = not a candidate
     verdict: Bytes  # [vector, row]
-    tree: Winners  # [vector, 2 × rows]: the winner of each pairing; leaves are the rows
+    best: Ints  # [vector, block]: its best row, or NONE
+    high: Floats  # [vector, block]: that row's score
     seen: Ints  # [vector]: length of the log when it was last brought up to date; NONE = never
     log: Ints  # ring of rows that moved
     stamp: Ints  # [row]: position in the log of its last move
+    spoilt: Ints  # working space: blocks whose best got worse
 
 
 class Journal(NamedTuple):

@@ -7,7 +7,8 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from dovetail.engine.state import NONE, Vectors
+from dovetail.engine.state import BLOCK, NONE, Vectors
+from dovetail.policies.rows import Ints
 
 FRESH = 0  # the vector of requests whose scores cannot be kept
 BUDGET = 192 * 2**20  # bytes
@@ -23,10 +24,10 @@ class VectorRoom:
 
     def resize(self, rows: int) -> None:
         """Room for more rows; everything kept is forgotten."""
-        leaves = 1 << max(2, (rows - 1).bit_length())
+        rows = -(-rows // BLOCK) * BLOCK
         self._slots.clear()
-        self.limit = max(8, min(MOST, BUDGET // (leaves * 17)))
-        self.arrays = _arrays(8, leaves, np.zeros(1 << max(12, (4 * leaves).bit_length()), dtype=np.int64))
+        self.limit = max(8, min(MOST, BUDGET // (rows * 10)))
+        self.arrays = _arrays(8, rows, np.zeros(max(4096, 4 * rows), dtype=np.int64))
 
     def slot(self, key: Hashable) -> int:
         """The vector of this key, its own or taken from the one used longest ago."""
@@ -50,20 +51,22 @@ class VectorRoom:
 
     def _add_room(self) -> None:
         old = self.arrays
-        count, leaves = len(old.seen), old.score.shape[1]
-        new = _arrays(min(2 * count, self.limit), leaves, old.log)
+        count, rows = len(old.seen), old.score.shape[1]
+        new = _arrays(min(2 * count, self.limit), rows, old.log)
         new.score[:count], new.verdict[:count] = old.score, old.verdict
-        new.tree[:count], new.seen[:count] = old.tree, old.seen
+        new.best[:count], new.high[:count], new.seen[:count] = old.best, old.high, old.seen
         new.stamp[:] = old.stamp
         self.arrays = new
 
 
-def _arrays(count: int, leaves: int, log: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Vectors:
+def _arrays(count: int, rows: int, log: Ints) -> Vectors:
     return Vectors(
-        score=np.full((count, leaves), -np.inf),
-        verdict=np.zeros((count, leaves), dtype=np.uint8),
-        tree=np.full((count, 2 * leaves), NONE, dtype=np.int32),
+        score=np.full((count, rows), -np.inf),
+        verdict=np.zeros((count, rows), dtype=np.uint8),
+        best=np.full((count, rows // BLOCK), NONE, dtype=np.int64),
+        high=np.full((count, rows // BLOCK), -np.inf),
         seen=np.full(count, NONE, dtype=np.int64),
         log=log,
-        stamp=np.full(leaves, NONE, dtype=np.int64),
+        stamp=np.full(rows, NONE, dtype=np.int64),
+        spoilt=np.zeros(len(log), dtype=np.int64),
     )

@@ -7,13 +7,13 @@ from typing import Any
 
 from dovetail.policies.dice import mix
 from dovetail.policies.kube_resources import refuse_unknown
-from dovetail.policies.rows import DRAW, RANK, ColumnOf, Ints, NodePolicy, Rows, Wants
+from dovetail.policies.rows import DRAW, ColumnOf, Ints, NodePolicy, Rows, Wants
 
 SEED = 1
 
 
 def score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
-    return float(mix(mix(args[DRAW], args[SEED]), rows.fact[i, RANK]))
+    return float(mix(mix(args[DRAW], args[SEED]), rows.rank[i]))
 
 
 def arguments(given: Mapping[str, Any], column: ColumnOf) -> list[int]:

@@ -29,8 +29,8 @@ CARD_FIELDS = 9
 UNHEALTHY, CORDONED, QUARANTINED, MIG_CARD = 1, 2, 4, 8
 
 # Last axis of `fact`.
-CARDS, RANK, NODE_FLAGS = 0, 1, 2
-FACTS = 3
+CARDS, NODE_FLAGS = 0, 1
+FACTS = 2
 ACTIVE, STOCK, MIG_NODE = 1, 2, 4
 
 # Last axis of `shape`.
@@ -60,6 +60,7 @@ class Rows(NamedTuple):
     held: Ints  # [node, card, 3]: slots, memory, compute in use
     sums: Ints  # [node, 6]: over its cards, capacity and use
     fact: Ints  # [node, FACTS]
+    rank: Ints  # [node]: place in the order of names
     link: Ints  # [node, card, card]: pair score
     peers: Ints  # [owner, node]: pods of that owner there
     enforced: Ints  # [resource]: 0 where the cards decide, not the count

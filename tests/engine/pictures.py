@@ -1,0 +1,101 @@
+"""The ledger as plain values by name, so that two of them can be compared whatever their rows and slots are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.state import (
+    ENTRY_NEXT,
+    FREE,
+    FREE_ENTRIES,
+    FREE_ENTRY,
+    FREE_POD,
+    FREE_PODS,
+    JOURNAL_DEPTH,
+    JOURNAL_LENGTH,
+    NONE,
+    POD_ENTRY,
+    POD_ROW,
+    POD_STATE,
+)
+from dovetail.model.decision import Decision
+from dovetail.model.events import NodeChanged
+from dovetail.model.node import Node
+from dovetail.model.pod import Group, Quota
+from tests.strategies import ARGUMENTS
+
+
+def made(nodes: Iterable[Node], mode: str = "interpreted", quotas: tuple[Quota, ...] = (), **options: Any) -> Scheduler:
+    scheduler = Scheduler(ARGUMENTS, quotas, mode, **options)
+    for node in nodes:
+        scheduler.handle(NodeChanged(0.0, node))
+    return scheduler
+
+
+def picture(scheduler: Scheduler) -> dict[str, Any]:
+    """What is in use, and by whom."""
+    ledger, columns = scheduler.ledger, list(scheduler.intern.columns)
+    nodes: dict[str, Any] = {}
+    for name, row in sorted(ledger.row_of.items()):
+        used = ledger.rows.used[row].tolist()
+        nodes[name] = (
+            ledger.is_active(row),
+            {columns[n]: amount for n, amount in enumerate(used[: len(columns)]) if amount},
+            ledger.rows.scored[row].tolist(),
+            {device.uuid: ledger.rows.held[row, n].tolist() for n, device in enumerate(ledger.devices(row))},
+            ledger.rows.sums[row].tolist(),
+        )
+    pods = {
+        uid: (
+            ledger.node_of(uid),
+            ledger.shares(held.slot),
+            int(ledger.book.pod[held.slot, POD_STATE]),
+            held.assumed,
+            held.expires,
+        )
+        for uid, held in sorted(ledger.pods.items())
+    }
+    heads = ledger.heads
+    return {"nodes": nodes, "pods": pods, "journal": (int(heads[JOURNAL_DEPTH]), int(heads[JOURNAL_LENGTH]))}
+
+
+def slots(scheduler: Scheduler) -> dict[str, Any]:
+    """Which slots are taken, and that the free lists hold exactly the others."""
+    ledger = scheduler.ledger
+    pod, entry = ledger.book.pod, ledger.book.entry
+    taken = {slot for slot in range(len(pod)) if pod[slot, POD_STATE] != FREE}
+    free = _walk(pod, POD_ENTRY, int(ledger.heads[FREE_POD]))
+    chained: set[int] = set()
+    for slot in taken:
+        chained |= _walk(entry, ENTRY_NEXT, int(pod[slot, POD_ENTRY]))
+    unchained = _walk(entry, ENTRY_NEXT, int(ledger.heads[FREE_ENTRY]))
+    assert len(free) == ledger.heads[FREE_PODS]
+    assert len(unchained) == ledger.heads[FREE_ENTRIES]
+    assert free | taken == set(range(len(pod)))
+    assert not free & taken
+    assert chained | unchained == set(range(len(entry)))
+    assert not chained & unchained
+    assert all(pod[slot, POD_ROW] == NONE for slot in free)
+    assert ledger.uid_of == {held.slot: uid for uid, held in ledger.pods.items()}
+    return {"taken": taken, "chained": chained}
+
+
+def _walk(table: Any, link: int, at: int) -> set[int]:
+    seen: set[int] = set()
+    while at != NONE:
+        assert at not in seen, "a free list that bites its tail"
+        seen.add(at)
+        at = int(table[at, link])
+    return seen
+
+
+def said(decisions: Iterable[Decision]) -> list[tuple[object, ...]]:
+    """Decisions without the generation: what counts."""
+    return [(d.uid, d.node, d.shares, d.reason) for d in decisions]
+
+
+def alone(groups: Iterable[Group]) -> list[Group]:
+    """Every pod on its own."""
+    return [Group(pod.key, (pod,)) for group in groups for pod in group.pods]

@@ -1,0 +1,95 @@
+"""The ledger gives back what it took: release, rollback, and the sums in between."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dovetail.engine import audit
+from dovetail.model.events import PodGone
+from tests.engine.pictures import alone, made, picture, said, slots
+from tests.strategies import Cluster, clusters
+
+
+@given(clusters(), st.integers(0, 8), st.randoms(use_true_random=False))
+def test_placing_and_releasing_is_the_identity(world: Cluster, stay: int, shuffle: object) -> None:
+    """Some pods stay, the others come and go in any order: nothing of them is left."""
+    scheduler = made(world.nodes)
+    pods = alone(world.groups)
+    scheduler.place(pods[:stay])
+    before, slots_before = picture(scheduler), slots(scheduler)["taken"]
+    placed = [d.uid for d in scheduler.place(pods[stay:]) if d.placed]
+    audit.validate(scheduler.ledger)
+    shuffle.shuffle(placed)  # type: ignore[attr-defined]
+    for uid in placed:
+        assert scheduler.ledger.release(uid)
+        audit.validate(scheduler.ledger)
+    assert picture(scheduler) == before
+    assert slots(scheduler)["taken"] == slots_before
+
+
+@given(clusters(), st.integers(0, 8), st.booleans())
+def test_a_transaction_rolled_back_leaves_no_trace(world: Cluster, stay: int, nested: bool) -> None:
+    """Placing, releasing and an inner transaction, committed or not, inside one that is not."""
+    scheduler = made(world.nodes)
+    ledger = scheduler.ledger
+    pods = alone(world.groups)
+    stayed = [d.uid for d in scheduler.place(pods[:stay]) if d.placed]
+    before, slots_before, held = picture(scheduler), slots(scheduler), dict(ledger.pods)
+    with ledger.transaction():
+        inside = scheduler.place(world.groups if not stay else pods[stay:])
+        for uid in stayed[::2]:
+            ledger.release(uid)
+        with ledger.transaction() as inner:
+            for decision in inside[1::2]:
+                ledger.release(decision.uid)
+            scheduler.place([one for one in pods[:stay] if one.pods[0].uid in stayed[::2]])
+            if nested:
+                inner.commit()
+    audit.validate(ledger)
+    after = slots(scheduler)
+    assert picture(scheduler) == before
+    assert (after["taken"], after["chained"]) == (slots_before["taken"], slots_before["chained"])
+    assert ledger.pods == held
+
+
+@given(clusters(), st.integers(0, 8))
+def test_a_transaction_committed_is_as_if_there_had_been_none(world: Cluster, some: int) -> None:
+    plain, inside = made(world.nodes), made(world.nodes)
+    pods = alone(world.groups)
+    decisions = plain.place(pods)
+    with inside.ledger.transaction() as outer:
+        first = inside.place(pods[:some])
+        with inside.ledger.transaction() as inner:
+            second = inside.place(pods[some:])
+            inner.commit()
+        outer.commit()
+    assert said(first + second) == said(decisions)
+    assert picture(inside) == picture(plain)
+    audit.validate(inside.ledger)
+    slots(inside)
+
+
+@given(clusters(most_pods=6))
+def test_what_leaves_in_a_committed_transaction_is_gone(world: Cluster) -> None:
+    scheduler = made(world.nodes)
+    placed = [d.uid for d in scheduler.place(alone(world.groups)) if d.placed]
+    other = made(world.nodes)
+    other.place(alone(world.groups))
+    with scheduler.ledger.transaction() as transaction:
+        for uid in placed[::2]:
+            scheduler.ledger.release(uid)
+        transaction.commit()
+    for uid in placed[::2]:
+        other.handle(PodGone(0.0, uid))
+    assert picture(scheduler) == picture(other)
+    audit.validate(scheduler.ledger)
+    slots(scheduler)
+
+
+@given(clusters())
+def test_nothing_is_over_allocated(world: Cluster) -> None:
+    scheduler = made(world.nodes)
+    scheduler.place(world.groups)
+    audit.validate(scheduler.ledger)
+    assert audit.over_allocated(scheduler.ledger) == []

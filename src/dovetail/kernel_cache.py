@@ -1,7 +1,7 @@
 """Where compiled kernels are kept between runs.
 
-numba notices an edit only in the file of the function it compiles, not in the helpers it inlines, so the folder is named
-by a hash of every source that may end up in a kernel. Call `prepare` before numba is imported.
+numba notices an edit only in the file of the function it compiles, not in the helpers it inlines, so the folder is
+named by a hash of every source that may end up in a kernel. Call `prepare` before numba is imported.
 """
 
 from __future__ import annotations

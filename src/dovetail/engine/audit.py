@@ -1,6 +1,7 @@
 """The ledger held against itself: everything in use recomputed from the pods' entries, by arithmetic of its own.
 
-For tests after every step, and for a running scheduler that wants to be sure. Shares no code with the kernel on purpose.
+For tests after every step, and for a running scheduler that wants to be sure. Shares no code with the kernel, on
+purpose.
 """
 
 from __future__ import annotations

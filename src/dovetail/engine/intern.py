@@ -120,6 +120,12 @@ class Interner:
             return known
         return self._new_shape(key)
 
+    def widen(self, columns: int) -> None:
+        """At least as many resource columns."""
+        need = np.zeros((len(self.wants.need), columns), dtype=np.int64)
+        need[:, : self.wants.need.shape[1]] = self.wants.need
+        self.wants = self.wants._replace(need=need)
+
     def _new_shape(self, key: tuple[Any, ...]) -> int:
         need, scored, asks, (slots, compute, memory), owner = key
         n, first, last = self._shapes(key), self._ask_count, self._ask_count + len(asks)

@@ -1,8 +1,8 @@
 """Where: keep scores per request, re-score only rows that moved, find the best without scanning, choose cards, book.
 
 `node_score` is put in per profile by engine/build.py. Scores come before fit: a row is checked for fit only when it
-comes first, so most rows that move are never looked at card by card. Rows stand in blocks of 64 that remember their
-best, so a row that moves costs at most one look at its block.
+comes first, so most rows that move are never looked at card by card. Rows stand in blocks of 32 and blocks in quarters
+of 32 blocks, each of which remembers its best: a row that moves costs at most one look at its block and its quarter.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ from dovetail.engine.state import (
     RESULT_REASON,
     RESULT_ROW,
     STYLE_SIGN,
+    TAKEN_CARD,
+    TAKEN_COMPUTE,
+    TAKEN_CONTAINER,
+    TAKEN_MEMORY,
     UNKNOWN,
     Batch,
     Floats,
@@ -68,16 +72,33 @@ def score_row(state: State, batch: Batch, k: int, i: int, score: Floats, verdict
         verdict[v, i] = UNKNOWN
 
 
-def find_best_of_block(vectors: Vectors, rank: Ints, v: int, block: int) -> None:
-    """Highest score, then smallest name, among the rows of one block."""
+def comes_first(points: float, row: int, high: float, best: int, rank: Ints) -> bool:
+    """Higher score, then smaller name. NONE is no row."""
+    return points > high or (points == high and best != NONE and row != NONE and rank[row] < rank[best])
+
+
+def find_best(vectors: Vectors, rank: Ints, v: int, block: int) -> None:
+    """The best of the block's rows, then the best of its quarter's blocks."""
     score = vectors.score
     best, high = NONE, NEVER
     for i in range(block * BLOCK, (block + 1) * BLOCK):
         points = score[v, i]
-        if points > high or (points == high and best != NONE and rank[i] < rank[best]):
+        if points >= high and comes_first(points, i, high, best, rank):
             best, high = i, points
     vectors.best[v, block] = best
     vectors.high[v, block] = high
+    find_best_block(vectors, rank, v, block // BLOCK)
+
+
+def find_best_block(vectors: Vectors, rank: Ints, v: int, quarter: int) -> None:
+    best, high = vectors.best, vectors.high
+    leader, most = quarter * BLOCK, high[v, quarter * BLOCK]
+    for block in range(quarter * BLOCK + 1, min((quarter + 1) * BLOCK, best.shape[1])):
+        points = high[v, block]
+        if points >= most and comes_first(points, best[v, block], most, best[v, leader], rank):
+            leader, most = block, points
+    vectors.leader[v, quarter] = leader
+    vectors.most[v, quarter] = most
 
 
 def score_all(state: State, batch: Batch, k: int, v: int) -> None:
@@ -87,13 +108,14 @@ def score_all(state: State, batch: Batch, k: int, v: int) -> None:
     for i in range(state.size, vectors.score.shape[1]):
         vectors.score[v, i] = NEVER
     for block in range(vectors.best.shape[1]):
-        find_best_of_block(vectors, rank, v, block)
+        find_best(vectors, rank, v, block)
 
 
 def score_moved(state: State, batch: Batch, k: int, v: int, start: int, end: int) -> None:
     """Score again the rows that the log names from `start` to `end`, and find the best of the blocks they spoil."""
     vectors, rank = state.vectors, state.rows.rank
     score, verdict, best, high = vectors.score, vectors.verdict, vectors.best, vectors.high
+    leader, most = vectors.leader, vectors.most
     log, stamp, length = vectors.log, vectors.stamp, len(vectors.log)
     spoilt, count = vectors.spoilt, 0
     for n in range(start, end):
@@ -102,19 +124,17 @@ def score_moved(state: State, batch: Batch, k: int, v: int, start: int, end: int
             continue
         score_row(state, batch, k, i, score, verdict, v)
         block, points = i // BLOCK, score[v, i]
-        holder = best[v, block]
-        if holder == i:
-            if points < high[v, block]:  # the best got worse: another may be better now
-                if count == 0 or spoilt[count - 1] != block:
-                    spoilt[count] = block
-                    count += 1
-            else:
-                high[v, block] = points
-        elif points > high[v, block] or (points == high[v, block] and holder != NONE and rank[i] < rank[holder]):
-            best[v, block] = i
-            high[v, block] = points
+        if best[v, block] == i and points < high[v, block]:  # the best got worse: another may be better now
+            spoilt[count] = block
+            count += 1
+        elif best[v, block] == i or comes_first(points, i, high[v, block], best[v, block], rank):
+            best[v, block], high[v, block] = i, points
+            quarter = block // BLOCK
+            now = leader[v, quarter]
+            if now == block or comes_first(points, i, most[v, quarter], best[v, now], rank):
+                leader[v, quarter], most[v, quarter] = block, points
     for n in range(count):
-        find_best_of_block(vectors, rank, v, spoilt[n])
+        find_best(vectors, rank, v, spoilt[n])
 
 
 def catch_up(state: State, batch: Batch, k: int, v: int) -> None:
@@ -129,13 +149,14 @@ def catch_up(state: State, batch: Batch, k: int, v: int) -> None:
 
 
 def best_block(vectors: Vectors, rank: Ints, v: int) -> int:
-    best, high = vectors.best, vectors.high
-    found = 0
-    for block in range(1, best.shape[1]):
-        points, most = high[v, block], high[v, found]
-        if points > most or (points == most and points != NEVER and rank[best[v, block]] < rank[best[v, found]]):
-            found = block
-    return found
+    """The block that holds the best row of all."""
+    best, leader, most = vectors.best, vectors.leader, vectors.most
+    found, high = leader[v, 0], most[v, 0]
+    for quarter in range(1, leader.shape[1]):
+        points = most[v, quarter]
+        if points >= high and comes_first(points, best[v, leader[v, quarter]], high, best[v, found], rank):
+            found, high = leader[v, quarter], points
+    return int(found)
 
 
 def best_row(state: State, batch: Batch, k: int, v: int) -> int:
@@ -153,7 +174,7 @@ def best_row(state: State, batch: Batch, k: int, v: int) -> int:
         if refused == 0:
             return int(top)
         vectors.score[v, top] = NEVER
-        find_best_of_block(vectors, rank, v, block)
+        find_best(vectors, rank, v, block)
 
 
 def commonest_refusal(state: State, v: int) -> int:
@@ -172,7 +193,7 @@ def commonest_refusal(state: State, v: int) -> int:
 
 
 def book_pod(state: State, batch: Batch, k: int, i: int) -> int:
-    """Choose the cards on the winning node and book them; returns the pod's slot."""
+    """Choose the cards on the winning node, book them and note them; returns the pod's slot."""
     wants, work = state.wants, state.scratch
     picked = choose_all(state.rows, wants, i, batch.shape[k], batch.style, batch.quota, batch.draw[k], work)
     slot = new_pod(state, i, batch.shape[k], batch.owner[k], RESERVED)
@@ -189,6 +210,9 @@ def book_pod(state: State, batch: Batch, k: int, i: int) -> int:
             work.picked[n, 2],
             wants.ask[a, ASK_COMPUTE],
         )
+        at = batch.taken_from[k] + n
+        batch.taken[at, TAKEN_CONTAINER], batch.taken[at, TAKEN_CARD] = wants.ask[a, ASK_CONTAINER], work.picked[n, 1]
+        batch.taken[at, TAKEN_MEMORY], batch.taken[at, TAKEN_COMPUTE] = work.picked[n, 2], wants.ask[a, ASK_COMPUTE]
     charge(state, slot, 1)
     return slot
 

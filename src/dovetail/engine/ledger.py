@@ -1,47 +1,38 @@
 """The ledger: the only mutable state. Nodes are rows, cards are columns, pods hold entries; one door in, one door out.
 
-Everything here can be rebuilt from nodes and bound pods; `validate` does so and compares.
+Everything here can be rebuilt from nodes and bound pods; engine/audit.py does so and compares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from dovetail.engine.build import BookKeeping
-from dovetail.engine.intern import LARGEST, NOBODY, Interner, capacity, grown
+from dovetail.engine.intern import LARGEST, NOBODY, Interner, capacity
 from dovetail.engine.kernel_book import add_entry, new_pod, peak_use
 from dovetail.engine.state import (
     ALLOCATED,
     ENTRY_CARD,
-    ENTRY_FIELDS,
     ENTRY_NEXT,
-    FREE_ENTRIES,
-    FREE_ENTRY,
-    FREE_POD,
-    FREE_PODS,
-    HEADS,
     JOURNAL_DEPTH,
     JOURNAL_LENGTH,
-    KEYS,
-    LINE_FIELDS,
     LOG_LENGTH,
     NONE,
     POD_ENTRY,
-    POD_FIELDS,
     POD_OWNER,
     POD_ROW,
     POD_STATE,
     RESERVED,
     Book,
-    Journal,
-    Scratch,
     State,
 )
+from dovetail.engine.storage import Storage
 from dovetail.engine.vectors import VectorRoom
 from dovetail.model.decision import Share
 from dovetail.model.device import MIG, Device
@@ -50,12 +41,10 @@ from dovetail.model.pod import ContainerKind, Pod
 from dovetail.model.rules import NodeRules
 from dovetail.policies.rows import (
     ACTIVE,
-    CARD_FIELDS,
     CARD_MEMORY,
     CARDS,
     COMPUTE,
     CORDONED,
-    FACTS,
     FLAGS,
     INDEX,
     KIND,
@@ -69,6 +58,7 @@ from dovetail.policies.rows import (
     UNHEALTHY,
     UUID,
     VENDOR,
+    Ints,
     Rows,
 )
 
@@ -77,8 +67,7 @@ class LedgerError(RuntimeError):
     """The ledger contradicts itself: a bug, never the user's fault."""
 
 
-@dataclass(slots=True)
-class Held:
+class Held(msgspec.Struct):
     """A pod that holds something."""
 
     pod: Pod
@@ -87,45 +76,22 @@ class Held:
     expires: float | None = None  # of a reservation
 
 
-def _zeros(*shape: int) -> Any:
-    return np.zeros(shape, dtype=np.int64)
-
-
 class Ledger:
     """Nodes, pods and what is left. Changed only by its own methods and by the kernel that the scheduler runs on it."""
 
     def __init__(self, keeper: BookKeeping, interner: Interner) -> None:
         self._keeper = keeper
         self.intern = interner
+        self.storage = Storage(interner)
         self.nodes: list[Node] = []  # by row; a node that is gone or only heard of is inactive
         self.row_of: dict[str, int] = {}
         self.pods: dict[str, Held] = {}  # uid -> what it holds
         self.uid_of: dict[int, str] = {}  # pod slot -> uid
-        self.vectors = VectorRoom(4)
         self._ghosts: dict[int, tuple[Device, ...]] = {}  # row -> cards only pods speak of
+        self._uuids: list[tuple[str, ...]] = []  # by row and column
         self._masks: dict[NodeRules, int] = {}
         self._ranks_stale = False
         self._undo: list[tuple[str, Held, bool]] | None = None  # (uid, held, was added) inside a transaction
-        self.heads = _zeros(HEADS)
-        self.heads[FREE_POD] = self.heads[FREE_ENTRY] = NONE
-        self.rows = Rows(
-            cap=_zeros(4, 8),
-            used=_zeros(4, 8),
-            scored=_zeros(4, 2),
-            card=_zeros(4, 1, CARD_FIELDS),
-            held=_zeros(4, 1, 3),
-            sums=_zeros(4, 6),
-            fact=_zeros(4, FACTS),
-            rank=_zeros(4),
-            link=_zeros(4, 1, 1),
-            peers=_zeros(1, 4),
-            enforced=np.ones(8, dtype=np.int64),
-        )
-        self.masks = np.zeros((4, 4), dtype=np.uint8)
-        self.book = Book(_zeros(0, POD_FIELDS), _zeros(0, ENTRY_FIELDS), _zeros(0))
-        self.journal = Journal(_zeros(0, LINE_FIELDS), _zeros(0, 8), _zeros(0, 2), _zeros(0, 1, 3), _zeros(0, 6))
-        self._scratch = _scratch(1, 1, 1)
-        self._state: State | None = None
 
     # ---- what the kernel works on -------------------------------------------------------------------------------
 
@@ -135,24 +101,23 @@ class Ledger:
             for rank, name in enumerate(sorted(self.row_of)):
                 self.rows.rank[self.row_of[name]] = rank
             self._ranks_stale = False
-            self._state = None
-        self._fit_columns()
-        self._fit_scratch(0)
-        if self._state is None or self._state.wants is not self.intern.wants:
-            self._state = State(
-                self.rows,
-                self.intern.wants,
-                self.masks,
-                self.book,
-                self.vectors.arrays,
-                self.journal,
-                self._scratch,
-                self.heads,
-                len(self.nodes),
-            )
-        elif self._state.vectors is not self.vectors.arrays:
-            self._state = self._state._replace(vectors=self.vectors.arrays)
-        return self._state
+        return self.storage.state()
+
+    @property
+    def rows(self) -> Rows:
+        return self.storage.rows
+
+    @property
+    def book(self) -> Book:
+        return self.storage.book
+
+    @property
+    def heads(self) -> Ints:
+        return self.storage.heads
+
+    @property
+    def vectors(self) -> VectorRoom:
+        return self.storage.vectors
 
     @property
     def generation(self) -> int:
@@ -161,13 +126,7 @@ class Ledger:
 
     def make_room(self, pods: int, entries: int, journal: int = 0) -> None:
         """Enough free slots for what the kernel may add in one call."""
-        if self.heads[FREE_PODS] < pods:
-            self._grow_pods(pods)
-        if self.heads[FREE_ENTRIES] < entries:
-            self._grow_entries(entries)
-        if len(self.journal.line) < self.heads[JOURNAL_LENGTH] + journal:
-            self._grow_journal(int(self.heads[JOURNAL_LENGTH]) + journal)
-        self._fit_scratch(entries)
+        self.storage.make_room(pods, entries, journal)
 
     def use(self, keeper: BookKeeping) -> None:
         """From now on with these functions, which do the same."""
@@ -176,7 +135,7 @@ class Ledger:
     def count_by_cards(self, resources: Collection[str]) -> None:
         """Of these resources the cards decide how many are left, not the node's count."""
         columns = [self.intern.columns(name) for name in resources]
-        self._fit_columns()
+        self.storage.fit_columns()
         self.rows.enforced[columns] = 0
 
     # ---- nodes --------------------------------------------------------------------------------------------------
@@ -210,27 +169,17 @@ class Ledger:
         known = self._masks.get(rules)
         if known is None:
             known = self._masks[rules] = len(self._masks)
-            self.masks = grown(self.masks, 0, known + 1)
+            self.storage.add_mask(known)
             for row, node in enumerate(self.nodes):
-                self.masks[known, row] = rules.refusal(node)
-            self._state = None
+                self.storage.masks[known, row] = rules.refusal(node)
         return known
 
     def _new_row(self, name: str) -> int:
-        row = len(self.nodes)
+        row = self.storage.add_row()
         self.nodes.append(Node(name))
+        self._uuids.append(())
         self.row_of[name] = row
         self._ranks_stale = True
-        if row >= self.rows.cap.shape[0]:
-            rows = self.rows
-            self.rows = rows._replace(
-                **{field: grown(getattr(rows, field), 0, row + 1) for field in Rows._fields[:9]},
-                peers=grown(rows.peers, 1, row + 1),
-            )
-            self.masks = grown(self.masks, 1, row + 1)
-        if row >= self.vectors.arrays.score.shape[1]:
-            self.vectors.resize(len(self.rows.cap))
-        self._state = None
         return row
 
     def _write_row(self, row: int, node: Node, active: bool) -> None:
@@ -241,24 +190,25 @@ class Ledger:
         missing = {share.uuid for _, shares in holding for share in shares if share.uuid not in uuids}
         self._ghosts[row] = tuple(_ghost(lost.get(uuid), uuid) for uuid in sorted(missing))
         self.nodes[row] = node
-        self._fit_cards(len(node.devices) + len(missing))
+        self.storage.fit_cards(len(node.devices) + len(missing))
         self._write_capacity(row, node, active)
         for n, device in enumerate(self.devices(row)):
             self._write_card(row, n, device)
         for mask, rules in enumerate(self._masks):
-            self.masks[mask, row] = rules.refusal(node)
-        column = {device.uuid: n for n, device in enumerate(self.devices(row))}
+            self.storage.masks[mask, row] = rules.refusal(node)
+        self._uuids[row] = tuple(device.uuid for device in self.devices(row))
+        column = {uuid: n for n, uuid in enumerate(self._uuids[row])}
         for slot, shares in holding:
             entry = self.book.pod[slot, POD_ENTRY]
             for share in shares:
                 self.book.entry[entry, ENTRY_CARD] = column[share.uuid]
                 entry = self.book.entry[entry, ENTRY_NEXT]
             self._keeper.charge(self.state(), slot, 1)
-        self._touch(row)
+        self.storage.touch(row)
 
     def _write_capacity(self, row: int, node: Node, active: bool) -> None:
         columns = [self.intern.columns(name) for name in node.allocatable]
-        self._fit_columns()
+        self.storage.fit_columns()
         rows = self.rows
         for field in (rows.cap, rows.used, rows.scored, rows.card, rows.held, rows.sums, rows.link):
             field[row] = 0
@@ -291,9 +241,11 @@ class Ledger:
 
     # ---- pods ---------------------------------------------------------------------------------------------------
 
-    def adopt(self, pod: Pod, slot: int, expires: float | None) -> None:
-        """The kernel booked this pod: it is reserved until confirmed, or until `expires`."""
+    def adopt(self, pod: Pod, slot: int, row: int, taken: Sequence[Sequence[int]], expires: float) -> tuple[Share, ...]:
+        """The kernel booked this pod: it is reserved until confirmed, or until `expires`. Returns what it was given."""
         self._remember(pod.uid, Held(pod, slot, False, expires))
+        uuids = self._uuids[row]
+        return tuple([Share(container, uuids[card], memory, compute) for container, card, memory, compute in taken])
 
     def book_observed(self, pod: Pod, node: str, shares: tuple[Share, ...], assumed: bool) -> list[str]:
         """A pod holds a node already: truth, booked whether it fits or not. Returns UUIDs the node does not know."""
@@ -301,15 +253,16 @@ class Ledger:
         if row is None:
             row = self._new_row(node)
             self._write_row(row, Node(node), active=False)
-        column = {device.uuid: n for n, device in enumerate(self.devices(row))}
+        column = {uuid: n for n, uuid in enumerate(self._uuids[row])}
         unknown = sorted({share.uuid for share in shares} - column.keys())
         if unknown:
             self._ghosts[row] = self._ghosts.get(row, ()) + tuple(_ghost(None, uuid) for uuid in unknown)
-            self._fit_cards(len(self.devices(row)))
+            self.storage.fit_cards(len(self.devices(row)))
             for device in self._ghosts[row][-len(unknown) :]:
                 column[device.uuid] = len(column)
                 self._write_card(row, column[device.uuid], device)
             self.rows.fact[row, CARDS] = len(column)
+            self._uuids[row] = tuple(column)
         shape, owner = self.intern.shape(pod, NOBODY), self.owner(pod)
         self.make_room(1, len(shares), 1)
         state = self.state()
@@ -336,7 +289,8 @@ class Ledger:
         held = self.pods.pop(uid, None)
         if held is None:
             return False
-        self.make_room(0, 0, 1)
+        if self._undo is not None:
+            self.make_room(0, 0, 1)
         self._keeper.release(self.state(), held.slot)
         del self.uid_of[held.slot]
         if self._undo is not None:
@@ -356,9 +310,9 @@ class Ledger:
 
     def shares(self, slot: int) -> tuple[Share, ...]:
         """What a pod holds, container by container."""
-        devices = self.devices(int(self.book.pod[slot, POD_ROW]))
+        uuids = self._uuids[int(self.book.pod[slot, POD_ROW])]
         return tuple(
-            Share(container, devices[card].uuid, memory, compute)
+            Share(container, uuids[card], memory, compute)
             for _, container, _, card, memory, compute in (entry.tolist() for entry in self._entries(slot))
         )
 
@@ -380,9 +334,7 @@ class Ledger:
         if not pod.owner:
             return NOBODY
         owner = self.intern.owners(pod.owner)
-        if owner >= len(self.book.peer_row):
-            self.book = self.book._replace(peer_row=grown(self.book.peer_row, 0, owner + 1, fill=NONE))
-            self._state = None
+        self.storage.add_owner(owner)
         return owner
 
     def peers(self, owner: int) -> int:
@@ -390,13 +342,10 @@ class Ledger:
         if owner == NOBODY:
             return NOBODY
         if self.book.peer_row[owner] == NONE:
-            line = int((self.book.peer_row != NONE).sum())
-            self.rows = self.rows._replace(peers=grown(self.rows.peers, 0, line + 1))
-            pod = self.book.pod
+            line, pod = self.storage.add_peers(), self.book.pod
             mine = pod[(pod[:, POD_OWNER] == owner) & np.isin(pod[:, POD_STATE], (RESERVED, ALLOCATED)), POD_ROW]
             self.rows.peers[line] = np.bincount(mine, minlength=self.rows.peers.shape[1])
             self.book.peer_row[owner] = line
-            self._state = None
         return int(self.book.peer_row[owner])
 
     # ---- transactions -------------------------------------------------------------------------------------------
@@ -436,71 +385,10 @@ class Ledger:
     def _forget(self, uid: str) -> None:
         del self.uid_of[self.pods.pop(uid).slot]
 
-    # ---- growth -------------------------------------------------------------------------------------------------
-
     def _held_on(self, row: int) -> list[tuple[int, tuple[Share, ...]]]:
         pod = self.book.pod
         slots = np.flatnonzero((pod[:, POD_ROW] == row) & np.isin(pod[:, POD_STATE], (RESERVED, ALLOCATED)))
         return [(int(slot), self.shares(int(slot))) for slot in slots]
-
-    def _touch(self, row: int) -> None:
-        arrays, length = self.vectors.arrays, self.generation
-        arrays.log[length % len(arrays.log)] = row
-        arrays.stamp[row] = length
-        self.heads[LOG_LENGTH] = length + 1
-
-    def _fit_columns(self) -> None:
-        """As many resource columns everywhere as there are names."""
-        count = max(len(self.intern.columns), self.rows.cap.shape[1])
-        if count > self.rows.cap.shape[1]:
-            rows = self.rows
-            self.rows = rows._replace(
-                cap=grown(rows.cap, 1, count),
-                used=grown(rows.used, 1, count),
-                enforced=grown(rows.enforced, 0, count, fill=1),
-            )
-            self.journal = self.journal._replace(used=grown(self.journal.used, 1, self.rows.cap.shape[1]))
-            self._state = None
-        width = self.rows.cap.shape[1]
-        if self.intern.wants.need.shape[1] < width:
-            need = np.zeros((len(self.intern.wants.need), width), dtype=np.int64)
-            need[:, : self.intern.wants.need.shape[1]] = self.intern.wants.need
-            self.intern.wants = self.intern.wants._replace(need=need)
-
-    def _fit_cards(self, count: int) -> None:
-        if count > self.rows.card.shape[1]:
-            rows, width = self.rows, count
-            card, held, link = (_widened(a, width) for a in (rows.card, rows.held, rows.link))
-            self.rows = rows._replace(card=card, held=held, link=_widened(link.swapaxes(1, 2), width).swapaxes(1, 2))
-            self.rows = self.rows._replace(link=np.ascontiguousarray(self.rows.link))
-            self.journal = self.journal._replace(held=_widened(self.journal.held, width))
-            self._fit_scratch(0)
-            self._state = None
-
-    def _fit_scratch(self, entries: int) -> None:
-        old, cards, vendors = self._scratch, self.rows.card.shape[1], len(self.intern.vendors)
-        if len(old.order) < cards or len(old.left) < vendors or len(old.picked) < entries:
-            self._scratch = _scratch(cards, vendors, max(entries, len(old.picked)))
-            self._state = None
-
-    def _grow_pods(self, pods: int) -> None:
-        first = len(self.book.pod)
-        pod = grown(self.book.pod, 0, max(64, first + pods))
-        pod[first:, POD_ROW] = NONE
-        _chain(pod, first, POD_ENTRY, self.heads, FREE_POD, FREE_PODS)
-        self.book = self.book._replace(pod=pod)
-        self._state = None
-
-    def _grow_entries(self, entries: int) -> None:
-        first = len(self.book.entry)
-        entry = grown(self.book.entry, 0, max(64, first + entries))
-        _chain(entry, first, ENTRY_NEXT, self.heads, FREE_ENTRY, FREE_ENTRIES)
-        self.book = self.book._replace(entry=entry)
-        self._state = None
-
-    def _grow_journal(self, lines: int) -> None:
-        self.journal = Journal(*(grown(array, 0, lines) for array in self.journal))
-        self._state = None
 
 
 @dataclass(slots=True)
@@ -518,36 +406,3 @@ def _ghost(known: Device | None, uuid: str) -> Device:
             uuid, index=NONE, vendor="", model="unknown", memory_mib=0, compute_milli=0, slots=0, quarantined=True
         )
     return replace(known, memory_mib=0, compute_milli=0, slots=0, quarantined=True)
-
-
-def _widened(array: Any, width: int) -> Any:
-    larger = np.zeros((array.shape[0], width, *array.shape[2:]), dtype=array.dtype)
-    larger[:, : array.shape[1]] = array
-    return larger
-
-
-def _scratch(cards: int, vendors: int, picked: int) -> Scratch:
-    vendors = max(1, vendors)
-    return Scratch(
-        run=_zeros(cards, 3),
-        trial=_zeros(cards, 3),
-        peak=_zeros(cards, 3),
-        left=_zeros(vendors, 2),
-        left_trial=_zeros(vendors, 2),
-        order=_zeros(cards),
-        fitting=_zeros(cards),
-        chosen=_zeros(cards),
-        best=_zeros(cards),
-        keys=np.zeros((cards, KEYS)),
-        picked=_zeros(max(16, picked), 3),
-        counts=_zeros(256),
-        room=_zeros(2, cards + 1),
-    )
-
-
-def _chain(table: Any, first: int, link: int, heads: Any, head: int, count: int) -> None:
-    """Put the new slots in front of the free list."""
-    for slot in range(len(table) - 1, first - 1, -1):
-        table[slot, link] = heads[head]
-        heads[head] = slot
-    heads[count] += len(table) - first

@@ -96,14 +96,18 @@ AXES: tuple[tuple[Any, str], ...] = (  # how many dimensions each array has
     (Rows, "cap 2 used 2 scored 2 card 3 held 3 sums 2 fact 2 rank 1 link 3 peers 2 enforced 1"),
     (Wants, "need 2 scored 2 shape 2 ask 2 rule 2 kind_ok 2 uuids 1"),
     (Book, "pod 2 entry 2 peer_row 1"),
-    (Vectors, "score 2 verdict 2 best 2 high 2 seen 1 log 1 stamp 1 spoilt 1"),
+    (Vectors, "score 2 verdict 2 best 2 high 2 leader 2 most 2 seen 1 log 1 stamp 1 spoilt 1"),
     (Journal, "line 2 used 2 scored 2 held 3 sums 2"),
     (
         Scratch,
         "run 2 trial 2 peak 2 left 2 left_trial 2 order 1 fitting 1 chosen 1 best 1 keys 2 picked 2 counts 1 room 2",
     ),
     (State, "masks 2 heads 1"),
-    (Batch, "shape 1 mask 1 vector 1 owner 1 draw 1 group_end 1 group_need 1 args 1 style 1 quota 2 results 2"),
+    (
+        Batch,
+        "shape 1 mask 1 vector 1 owner 1 draw 1 group_end 1 group_need 1 args 1 style 1 quota 2 results 2"
+        " taken_from 1 taken 2",
+    ),
 )
 for _class, _axes in AXES:
     _words = _axes.split()

@@ -14,7 +14,7 @@ from dovetail.engine.intern import NOBODY, Interner
 from dovetail.engine.ledger import Ledger
 from dovetail.engine.observe import observe
 from dovetail.engine.quota import Quotas, unlimited
-from dovetail.engine.state import NONE, RESULT_POD, RESULT_REASON, RESULT_ROW, Batch
+from dovetail.engine.state import NONE, Batch
 from dovetail.engine.vectors import FRESH
 from dovetail.model.decision import Decision
 from dovetail.model.events import (
@@ -149,10 +149,10 @@ class Scheduler:
         decisions: list[Decision] = []
         run: list[tuple[Group, list[Signature]]] = []  # consecutive groups that one kernel call can place
         for group in groups:
-            signatures = None if self._needs_care(group) else [self._signature(pod) for pod in group.pods]
-            if signatures is None or any(s.profile is not signatures[0].profile for s in signatures):
-                decisions += self._place_run(run, at)
-                decisions += self._place_with_care(group, at)
+            care = self._needs_care(group)
+            signatures = [] if care else [self._signature(pod) for pod in group.pods]
+            if care or (len(signatures) > 1 and len({id(s.profile) for s in signatures}) > 1):
+                decisions += self._place_run(run, at) + self._place_with_care(group, at)
                 run = []
                 continue
             if run and run[0][1][0].profile is not signatures[0].profile:
@@ -175,13 +175,13 @@ class Scheduler:
     def batch(self, pods: Sequence[Pod], needs: Sequence[tuple[int, int]]) -> Batch:
         """Pods of one profile as arrays. `needs` has (pods, how many of them must be placed) per group."""
         signatures = [self._signature(pod) for pod in pods]
-        return self._batch(pods, signatures, needs)
+        return self._batch(pods, signatures, needs, sum(signature.entries for signature in signatures))
 
     def _needs_care(self, group: Group) -> bool:
         """A group that a plain kernel call cannot serve: refused pods, quotas, or too few members."""
         if len(group.pods) + group.running < group.minimum:
             return True
-        return any(pod.refusal is not None or self.quotas.apply_to(pod) for pod in group.pods)
+        return any([pod.refusal is not None or self.quotas.apply_to(pod) for pod in group.pods])
 
     def _place_run(self, run: list[tuple[Group, list[Signature]]], at: float) -> list[Decision]:
         if not run:
@@ -200,25 +200,21 @@ class Scheduler:
         longest: int,
         at: float,
     ) -> list[Decision]:
-        batch = self._batch(pods, signatures, needs)
         ledger = self.ledger
-        ledger.make_room(len(pods), sum(signature.entries for signature in signatures), max(longest, len(pods)))
+        entries = sum([signature.entries for signature in signatures])
+        ledger.make_room(len(pods), entries, max(longest, len(pods)))
+        batch = self._batch(pods, signatures, needs, entries)
         self.kernel(signatures[0].profile).place_groups(ledger.state(), batch)
-        results = batch.results
-        decisions = []
-        expires, generation = at + HOLD_SECONDS, ledger.generation
-        for pod, row, reason, slot in zip(
-            pods,
-            results[:, RESULT_ROW].tolist(),
-            results[:, RESULT_REASON].tolist(),
-            results[:, RESULT_POD].tolist(),
-            strict=True,
-        ):
+        expires, generation, names = at + HOLD_SECONDS, ledger.generation, ledger.nodes
+        taken, decisions, start = batch.taken.tolist(), [], 0
+        for pod, signature, (row, reason, slot) in zip(pods, signatures, batch.results.tolist(), strict=True):
+            end = start + signature.entries
             if row == NONE:
                 decisions.append(Decision(pod.uid, None, (), Reason(reason), generation))
             else:
-                ledger.adopt(pod, slot, expires)
-                decisions.append(Decision(pod.uid, ledger.nodes[row].name, ledger.shares(slot), Reason.OK, generation))
+                shares = ledger.adopt(pod, slot, row, taken[start:end], expires)
+                decisions.append(Decision(pod.uid, names[row].name, shares, Reason.OK, generation))
+            start = end
         return decisions
 
     def _place_with_care(self, group: Group, at: float) -> list[Decision]:
@@ -244,34 +240,42 @@ class Scheduler:
     def _refused(self, pod: Pod, reason: Reason) -> Decision:
         return Decision(pod.uid, None, (), reason, self.ledger.generation)
 
-    def _batch(self, pods: Sequence[Pod], signatures: Sequence[Signature], needs: Sequence[tuple[int, int]]) -> Batch:
-        count, ledger = len(pods), self.ledger
-        profile = signatures[0].profile
-        owner = np.array([ledger.owner(pod) for pod in pods], dtype=np.int64)
-        draws = signatures[0].draws
+    def _batch(
+        self,
+        pods: Sequence[Pod],
+        signatures: Sequence[Signature],
+        needs: Sequence[tuple[int, int]],
+        entries: int,
+    ) -> Batch:
+        count, ledger, signature = len(pods), self.ledger, signatures[0]
+        profile = signature.profile
         under_quota = self.quotas.apply_to(pods[0])
+        sizes = np.array([(s.shape, s.mask, s.entries) for s in signatures], dtype=np.int64)
+        bounds = np.array(needs, dtype=np.int64)
         return Batch(
-            shape=np.fromiter((s.shape for s in signatures), np.int64, count),
-            mask=np.fromiter((s.mask for s in signatures), np.int64, count),
-            vector=self._vectors(profile, signatures, fresh=draws or under_quota),
-            owner=owner,
-            draw=np.fromiter((self.draw(pod) if draws else 0 for pod in pods), np.int64, count),
-            group_end=np.cumsum([size for size, _ in needs]),
-            group_need=np.array([need for _, need in needs], dtype=np.int64),
+            shape=sizes[:, 0].copy(),
+            mask=sizes[:, 1].copy(),
+            vector=self._vectors(profile, signatures, fresh=signature.draws or under_quota),
+            owner=np.array([ledger.owner(pod) for pod in pods], dtype=np.int64),
+            draw=np.array([self.draw(pod) if signature.draws else 0 for pod in pods], dtype=np.int64),
+            group_end=bounds[:, 0].cumsum(),
+            group_need=bounds[:, 1].copy(),
             args=self.policy_args(profile.node),
             style=self.kernel(profile).style,
             quota=self.quotas.left(pods[0], self.intern.vendors) if under_quota else unlimited(self.intern.vendors),
             results=np.empty((count, 3), dtype=np.int64),
+            taken_from=sizes[:, 2].cumsum() - sizes[:, 2],
+            taken=np.zeros((entries, 4), dtype=np.int64),
         )
 
     def _vectors(self, profile: Profile, signatures: Sequence[Signature], fresh: bool) -> Ints:
         """A vector per distinct request; more of them than there is room for are scored afresh."""
-        distinct = {(s.shape, s.mask) for s in signatures}
+        distinct = {id(signature): signature for signature in signatures}
         room = self.ledger.vectors
         if fresh or len(distinct) >= room.limit:
             return np.full(len(signatures), FRESH, dtype=np.int64)
-        slots = {key: room.slot((profile.node, profile.device, *key)) for key in sorted(distinct)}
-        return np.fromiter((slots[s.shape, s.mask] for s in signatures), np.int64, len(signatures))
+        slots = {key: room.slot((profile.node, profile.device, s.shape, s.mask)) for key, s in distinct.items()}
+        return np.array([slots[id(signature)] for signature in signatures], dtype=np.int64)
 
     def _signature(self, pod: Pod) -> Signature:
         """Replicas share the objects of their template, so their ids are the quickest key there is."""

@@ -43,7 +43,10 @@ STYLE_FIELDS = 5
 # Last axis of `Batch.results`.
 RESULT_ROW, RESULT_REASON, RESULT_POD = range(3)
 
-BLOCK = 64  # rows
+# Last axis of `Batch.taken`.
+TAKEN_CONTAINER, TAKEN_CARD, TAKEN_MEMORY, TAKEN_COMPUTE = range(4)
+
+BLOCK = 32  # rows in a block, blocks in a quarter
 UNLIMITED = 2**60  # more than any quota or card
 
 
@@ -62,6 +65,8 @@ class Vectors(NamedTuple):
     verdict: Bytes  # [vector, row]
     best: Ints  # [vector, block]: its best row, or NONE
     high: Floats  # [vector, block]: that row's score
+    leader: Ints  # [vector, quarter]: its best block
+    most: Floats  # [vector, quarter]: that block's best score
     seen: Ints  # [vector]: length of the log when it was last brought up to date; NONE = never
     log: Ints  # ring of rows that moved
     stamp: Ints  # [row]: position in the log of its last move
@@ -125,3 +130,5 @@ class Batch(NamedTuple):
     style: Ints
     quota: Ints  # [vendor, 2]
     results: Ints  # [pod, 3]: written by the kernel
+    taken_from: Ints  # [pod]: where its cards stand in `taken`
+    taken: Ints  # [card given, 4]: written by the kernel

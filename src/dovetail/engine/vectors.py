@@ -55,16 +55,21 @@ class VectorRoom:
         new = _arrays(min(2 * count, self.limit), rows, old.log)
         new.score[:count], new.verdict[:count] = old.score, old.verdict
         new.best[:count], new.high[:count], new.seen[:count] = old.best, old.high, old.seen
+        new.leader[:count], new.most[:count] = old.leader, old.most
         new.stamp[:] = old.stamp
         self.arrays = new
 
 
 def _arrays(count: int, rows: int, log: Ints) -> Vectors:
+    blocks = rows // BLOCK
+    quarters = -(-blocks // BLOCK)
     return Vectors(
         score=np.full((count, rows), -np.inf),
         verdict=np.zeros((count, rows), dtype=np.uint8),
-        best=np.full((count, rows // BLOCK), NONE, dtype=np.int64),
-        high=np.full((count, rows // BLOCK), -np.inf),
+        best=np.full((count, blocks), NONE, dtype=np.int64),
+        high=np.full((count, blocks), -np.inf),
+        leader=np.full((count, quarters), NONE, dtype=np.int64),
+        most=np.full((count, quarters), -np.inf),
         seen=np.full(count, NONE, dtype=np.int64),
         log=log,
         stamp=np.full(rows, NONE, dtype=np.int64),

@@ -1,11 +1,15 @@
 """Small mixed clusters and pods for property tests: little of everything, so that things collide.
 
-Sizes are small multiples of one another on purpose: ties, exact fits and misses by one are then common.
+Hypothesis chooses how many nodes and pods and a seed; what they are is drawn from the seed, each by its own number, so
+that a failing example shrinks to few nodes and pods without changing those that stay. Sizes are small multiples of one
+another on purpose: ties, exact fits and misses by one are then common.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import replace
+from random import Random
+from typing import NamedTuple
 
 from hypothesis import strategies as st
 
@@ -41,6 +45,7 @@ CHAINS = (
     ("numa", "spread"),
     ("mutex", "topology-aware"),
 )
+ALL_PROFILES = tuple(Profile(node, chain) for node in NODE_POLICIES for chain in CHAINS)
 ARGUMENTS = {
     "fit-plus": {
         "resources": {
@@ -49,165 +54,84 @@ ARGUMENTS = {
         }
     }
 }
-MEMORIES = (0, 1, 1000, 2000, 3000, 4000, 8000, 9000)
-PERCENTS = (1, 25, 50, 100)
-CORES = (0, 0, 100, 300, 500, 1000)
+INIT, SIDECAR, APP = ContainerKind.INIT, ContainerKind.SIDECAR, ContainerKind.APP
+KINDS = ((APP,), (APP,), (APP,), (APP, APP), (INIT, APP), (SIDECAR, INIT, APP), (INIT, SIDECAR, APP), (INIT, INIT, APP))
+OWNERS = ("", "Deployment/default/web", "Job/default/train")
 
 
-class Cluster(NamedTuple):
+class World(NamedTuple):
     nodes: tuple[Node, ...]
     groups: tuple[Group, ...]
+    seed: int
+
+    @property
+    def chance(self) -> Random:
+        """For what the test itself decides: orders, who leaves."""
+        return Random(f"{self.seed}-test")
 
 
-rarely = st.integers(0, 9).map(lambda n: n == 0)
-often = st.booleans()
-
-
-@st.composite
-def cards(draw: st.DrawFn, prefix: str, most: int = 4) -> tuple[Device, ...]:
-    """Cards of one node: usually one model and size, sometimes mixed, some of them out of order."""
-    made = []
-    mixed = draw(rarely)
-    vendor = draw(st.sampled_from(("NVIDIA", "NVIDIA", "NVIDIA", "AMD")))
-    model, memory = draw(st.sampled_from(MODELS[vendor])), draw(st.sampled_from((4000, 8000)))
-    slots, compute = draw(st.sampled_from((1, 2, 10))), draw(st.sampled_from((1000, 1000, 1000, 2000)))
-    for n in range(draw(st.integers(0, most))):
-        if mixed:
-            vendor = draw(st.sampled_from(sorted(MODELS)))
-            model, memory = draw(st.sampled_from(MODELS[vendor])), draw(st.sampled_from((4000, 8000)))
-        made.append(
-            Device(
-                f"{prefix}/{n}",
-                n,
-                vendor,
-                model,
-                memory,
-                compute,
-                slots,
-                numa=draw(st.integers(0, 1)),
-                healthy=not draw(rarely),
-                cordoned=draw(rarely),
-            )
-        )
-    return tuple(made)
-
-
-@st.composite
-def nodes(draw: st.DrawFn, name: str = "n0", most_cards: int = 4) -> Node:
-    devices = draw(cards(name, most_cards))
-    links: tuple[tuple[int, ...], ...] = ()
-    if devices and draw(often):
-        pairs = [[draw(st.sampled_from((10, 20, 50, 100))) for _ in range(n)] for n in range(len(devices))]
-        side = range(len(devices))
-        links = tuple(tuple(0 if x == y else pairs[max(x, y)][min(x, y)] for y in side) for x in side)
+def some_node(chance: Random, name: str) -> Node:
+    """Usually cards of one kind, sometimes mixed; now and then tainted, cordoned, with the stock plugin, or in MIG."""
+    devices = _cards(chance, name)
+    side = range(len(devices))
+    pairs = [[chance.choice((10, 20, 50, 100)) for _ in side] for _ in side]
+    links = tuple(tuple(0 if x == y else pairs[max(x, y)][min(x, y)] for y in side) for x in side)
     allocatable = {
-        "cpu": draw(st.sampled_from((2000, 8000))),
+        "cpu": chance.choice((2000, 8000, 8000)),
         "memory": 16 * GIB,
         "ephemeral-storage": 100 * GIB,
-        "pods": draw(st.sampled_from((2, 110))),
+        "pods": chance.choice((3, 110, 110)),
         "nvidia.com/gpu": sum(device.slots for device in devices),
     }
-    if draw(often):
+    if chance.random() < 0.5:
         allocatable[DONGLE] = 4
     return Node(
         name,
         allocatable,
         devices,
-        links,
-        labels={"zone": draw(st.sampled_from("ab")), "kubernetes.io/hostname": name},
-        taints=(TAINT,) if draw(rarely) else (),
-        unschedulable=draw(rarely),
-        enforcer=Enforcer.STOCK if draw(rarely) else Enforcer.HAMI,
-        mig=draw(st.integers(0, 29)) == 0,
+        links if chance.random() < 0.5 else (),
+        labels={"zone": chance.choice("ab"), "kubernetes.io/hostname": name},
+        taints=(TAINT,) if chance.random() < 0.1 else (),
+        unschedulable=chance.random() < 0.05,
+        enforcer=Enforcer.STOCK if chance.random() < 0.08 else Enforcer.HAMI,
+        mig=chance.random() < 0.03,
     )
 
 
-@st.composite
-def asks(draw: st.DrawFn) -> DeviceAsk:
-    vendor = draw(st.sampled_from(("NVIDIA",) * 4 + ("AMD",)))
-    count = draw(st.sampled_from((1, 1, 1, 2, 3)))
-    if draw(st.integers(0, 3)) == 0:
-        return DeviceAsk(vendor, count, 0, 100, 1000)  # whole cards
-    if draw(st.integers(0, 3)) == 0:
-        return DeviceAsk(vendor, count, 0, draw(st.sampled_from(PERCENTS)), draw(st.sampled_from(CORES)))
-    return DeviceAsk(vendor, count, draw(st.sampled_from(MEMORIES)), None, draw(st.sampled_from(CORES)))
+def _cards(chance: Random, name: str) -> tuple[Device, ...]:
+    mixed = chance.random() < 0.15
 
+    def kind() -> tuple[str, str, int, int, int]:
+        vendor = chance.choice(("NVIDIA",) * 9 + ("AMD",))
+        memory, compute = chance.choice((4000, 8000)), chance.choice((1000, 1000, 1000, 2000))
+        return vendor, chance.choice(MODELS[vendor]), memory, compute, chance.choice((1, 3, 10, 10))
 
-@st.composite
-def containers(draw: st.DrawFn) -> tuple[Container, ...]:
-    """One app container, often after an init container or a sidecar; HAMi's order."""
-    kinds = draw(
-        st.sampled_from(
-            (
-                (ContainerKind.APP,),
-                (ContainerKind.APP,),
-                (ContainerKind.APP,),
-                (ContainerKind.APP, ContainerKind.APP),
-                (ContainerKind.INIT, ContainerKind.APP),
-                (ContainerKind.SIDECAR, ContainerKind.INIT, ContainerKind.APP),
-                (ContainerKind.INIT, ContainerKind.SIDECAR, ContainerKind.APP),
-            )
-        )
-    )
+    same = kind()
     return tuple(
-        Container(f"c{n}", kind, tuple(draw(st.lists(asks(), min_size=0 if n else 1, max_size=2 if n else 1))))
-        for n, kind in enumerate(kinds)
-    )
-
-
-@st.composite
-def device_rules(draw: st.DrawFn) -> tuple[DeviceRules, ...]:
-    if draw(st.integers(0, 2)) > 0:
-        return ()
-    some_cards = st.sampled_from(("n0/0", "n0/1", "n1/0"))
-    fields: dict[str, Any] = draw(
-        st.sampled_from(
-            (
-                {"use_types": ("A100",)},
-                {"nouse_types": ("T4",)},
-                {"use_types": ("A100",), "numa_bind": True},
-                {"numa_bind": True},
-                {"use_uuids": ("n0/0", "n1/1")},
-                {"nouse_uuids": ("n0/0",)},
-                {"mode": "hami-core"},
-            )
+        Device(
+            f"{name}/{n}",
+            n,
+            *(kind() if mixed else same),
+            numa=chance.randrange(2),
+            healthy=chance.random() < 0.93,
+            cordoned=chance.random() < 0.05,
         )
+        for n in range(chance.choice((0, 1, 2, 2, 3, 3, 4, 4, 4, 4)))
     )
-    if "nouse_uuids" in fields:
-        fields = {"nouse_uuids": (draw(some_cards),)}
-    return (DeviceRules("NVIDIA", **fields),)
 
 
-@st.composite
-def node_rules(draw: st.DrawFn) -> NodeRules:
-    kind = draw(st.integers(0, 11))
-    tolerations = (Toleration("gpu", "Exists"),) if draw(st.integers(0, 3)) == 0 else ()
-    if kind == 0:
-        return NodeRules(node_name="n0", tolerations=tolerations)
-    if kind in (1, 2):
-        return NodeRules(selector=(("zone", draw(st.sampled_from("ab"))),), tolerations=tolerations)
-    if kind == 3:
-        term = AffinityTerm((Requirement("zone", "In", ("a",)),))
-        return NodeRules(affinity=(term,), tolerations=tolerations)
-    return NodeRules(tolerations=tolerations)
-
-
-profiles = st.builds(
-    Profile,
-    st.sampled_from(NODE_POLICIES),
-    st.sampled_from(CHAINS),
-    st.sampled_from(((1, 1, 1), (1, 1, 1), (0, 1, 3))),
-)
-
-
-@st.composite
-def pods(draw: st.DrawFn, name: str = "p0", profile: st.SearchStrategy[Profile] = profiles) -> Pod:
+def some_pod(chance: Random, name: str, profiles: tuple[Profile, ...] = ALL_PROFILES) -> Pod:
     resources: dict[str, int] = {}
-    if draw(often):
-        resources["cpu"] = draw(st.sampled_from((500, 1000, 3000)))
-    if draw(rarely):
-        resources[DONGLE] = draw(st.integers(1, 3))
-    wants_cards = draw(st.integers(0, 5)) > 0
+    if chance.random() < 0.5:
+        resources["cpu"] = chance.choice((100, 500, 1000, 3000))
+    if chance.random() < 0.1:
+        resources[DONGLE] = chance.randint(1, 3)
+    profile = chance.choice(profiles)
+    if chance.random() < 0.2:
+        profile = replace(profile, weights=(0, 1, 3))
+    kinds = chance.choice(KINDS) if chance.random() < 0.9 else ()
+    asking = [1] + [chance.choice((0, 1, 1, 2)) for _ in kinds[1:]]
+    chance.shuffle(asking)
     return Pod(
         "default",
         name,
@@ -215,43 +139,101 @@ def pods(draw: st.DrawFn, name: str = "p0", profile: st.SearchStrategy[Profile] 
         resources,
         scored_cpu_milli=resources.get("cpu", 100),
         scored_memory=200 * 2**20,
-        containers=draw(containers()) if wants_cards else (Container("c0"),),
-        device_rules=draw(device_rules()),
-        node_rules=draw(node_rules()),
-        profile=draw(profile),
-        priority=draw(st.integers(0, 2)),
-        owner=draw(st.sampled_from(("", "Deployment/default/web", "Job/default/train"))),
+        containers=tuple(
+            Container(f"c{n}", kind, tuple(some_ask(chance) for _ in range(number)))
+            for n, (kind, number) in enumerate(zip(kinds, asking, strict=False))
+        ),
+        device_rules=(_device_rules(chance),) if chance.random() < 0.25 else (),
+        node_rules=_node_rules(chance),
+        profile=profile,
+        priority=chance.randrange(3),
+        owner=chance.choice(OWNERS),
     )
 
 
-@st.composite
-def groups(
-    draw: st.DrawFn, count: int, prefix: str = "p", profile: st.SearchStrategy[Profile] = profiles
-) -> tuple[Group, ...]:
-    """`count` pods in their order, most of them alone, some in groups with a minimum."""
-    made = []
+def some_ask(chance: Random) -> DeviceAsk:
+    """By MiB, by per cent, or whole cards."""
+    vendor = chance.choice(("NVIDIA",) * 15 + ("AMD",))
+    count, cores = chance.choice((1, 1, 1, 1, 1, 2, 2, 3)), chance.choice((0, 0, 100, 300, 500, 1000))
+    way = chance.random()
+    if way < 0.15:
+        return DeviceAsk(vendor, count, 0, 100, 1000)
+    if way < 0.3:
+        return DeviceAsk(vendor, count, 0, chance.choice((1, 25, 50, 100)), cores)
+    return DeviceAsk(
+        vendor, count, chance.choice((0, 1, 500, 1000, 1000, 1000, 2000, 2000, 3000, 4000, 9000)), None, cores
+    )
+
+
+def _device_rules(chance: Random) -> DeviceRules:
+    uuids = tuple(f"n{chance.randrange(3)}/{chance.randrange(3)}" for _ in range(chance.randint(1, 4)))
+    return chance.choice(
+        (
+            DeviceRules("NVIDIA", use_types=("A100",)),
+            DeviceRules("NVIDIA", nouse_types=("T4",)),
+            DeviceRules("NVIDIA", use_types=("NVIDIA",), numa_bind=True),
+            DeviceRules("NVIDIA", numa_bind=True),
+            DeviceRules("NVIDIA", numa_bind=True),
+            DeviceRules("NVIDIA", use_uuids=uuids),
+            DeviceRules("NVIDIA", nouse_uuids=uuids),
+            DeviceRules("NVIDIA", mode="hami-core"),
+        )
+    )
+
+
+def _node_rules(chance: Random) -> NodeRules:
+    tolerations = (Toleration("gpu", "Exists"),) if chance.random() < 0.5 else ()
+    way = chance.random()
+    if way < 0.04:
+        return NodeRules(node_name="n0", tolerations=tolerations)
+    if way < 0.12:
+        return NodeRules(selector=(("zone", chance.choice("ab")),), tolerations=tolerations)
+    if way < 0.2:
+        return NodeRules(affinity=(AffinityTerm((Requirement("zone", "In", ("a",)),)),), tolerations=tolerations)
+    return NodeRules(tolerations=tolerations)
+
+
+def renamed(pod: Pod, name: str) -> Pod:
+    return replace(pod, name=name, uid=f"uid-{name}")
+
+
+def some_groups(seed: int, pods: int, profiles: tuple[Profile, ...] = ALL_PROFILES) -> tuple[Group, ...]:
+    """Replicas of few templates: most alone, some in groups that need all, or all but one, or more than there are."""
+    made: list[Group] = []
     n = 0
-    while n < count:
-        size = min(draw(st.sampled_from((1, 1, 1, 2, 3))), count - n)
-        members = tuple(draw(pods(f"{prefix}{n + m}", profile)) for m in range(size))
-        minimum = draw(st.integers(1, size + 1)) if size > 1 else 1
-        made.append(Group(f"{prefix}{n}", members, minimum))
+    while n < pods:
+        chance = Random(f"{seed}-group-{n}")
+        size = min(chance.choice((1, 1, 1, 2, 3)), pods - n)
+        members = []
+        for m in range(n, n + size):
+            template = Random(f"{seed}-pod-{Random(f'{seed}-which-{m}').randrange(6)}")
+            members.append(renamed(some_pod(template, "t", profiles), f"p{m}"))
+        minimum = max(1, size - chance.choice((0, 0, 1, -1))) if size > 1 else 1
+        made.append(Group(f"p{n}", tuple(members), minimum))
         n += size
     return tuple(made)
 
 
-@st.composite
-def clusters(
-    draw: st.DrawFn, most_nodes: int = 4, most_pods: int = 8, profile: st.SearchStrategy[Profile] = profiles
-) -> Cluster:
-    made = tuple(draw(nodes(f"n{n}")) for n in range(draw(st.integers(1, most_nodes))))
-    return Cluster(made, draw(groups(draw(st.integers(1, most_pods)), profile=profile)))
+def some_nodes(seed: int, nodes: int) -> tuple[Node, ...]:
+    return tuple(some_node(Random(f"{seed}-node-{n}"), f"n{n}") for n in range(nodes))
+
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def worlds(nodes: int = 6, pods: int = 16, profiles: tuple[Profile, ...] = ALL_PROFILES) -> st.SearchStrategy[World]:
+    """Up to so many nodes and pods."""
+
+    def build(seed: int, many_nodes: int, many_pods: int) -> World:
+        return World(some_nodes(seed, many_nodes), some_groups(seed, many_pods, profiles), seed)
+
+    return st.builds(build, seeds, st.sampled_from(range(1, nodes + 1)), st.sampled_from(range(1, pods + 1)))
 
 
 quotas = st.builds(
     lambda mib, milli: (
         Quota("default", "q", device_memory_mib={"NVIDIA": mib}, device_compute_milli={"NVIDIA": milli}),
     ),
-    st.sampled_from((0, 3000, 8000, 12_000)),
+    st.sampled_from((0, 3000, 5000, 8000, 12_000)),
     st.sampled_from((500, 1000, 10_000)),
 )

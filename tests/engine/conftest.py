@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile(
     "engine",
-    max_examples=100,
+    max_examples=200,
     deadline=None,
     derandomize=True,
     database=None,

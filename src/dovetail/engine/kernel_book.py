@@ -194,8 +194,11 @@ def roll_back(state: State, start: int) -> None:
         copy_row(rows.scored, i, journal.scored, n)
         copy_cards(rows.held, i, journal.held, n)
         copy_row(rows.sums, i, journal.sums, n)
+        owner = book.pod[slot, POD_OWNER]
         if journal.line[n, LINE_PEER_ROW] != NONE:
             rows.peers[journal.line[n, LINE_PEER_ROW], i] = journal.line[n, LINE_PEERS]
+        elif owner != NONE and book.peer_row[owner] != NONE:  # counted for the first time after this change
+            rows.peers[book.peer_row[owner], i] += 1 if book.pod[slot, POD_STATE] == LEAVING else -1
         if book.pod[slot, POD_STATE] == LEAVING:
             book.pod[slot, POD_STATE] = journal.line[n, LINE_STATE]
         else:

@@ -118,6 +118,11 @@ def order_cards(
     return count
 
 
+def slack(rows: Rows, i: int, d: int, held: Ints, work: Scratch, k: int) -> int:
+    """What the pod held of card `d` at its worst moment and does not hold now: taking so much costs no quota again."""
+    return int(work.peak[d, k] - (held[d, k] - rows.held[i, d, k]))
+
+
 def collect(
     rows: Rows, wants: Wants, i: int, a: int, held: Ints, left: Ints, style: Ints, start: Int, stop: Int, work: Scratch
 ) -> int:
@@ -130,12 +135,16 @@ def collect(
     got = 0
     for n in range(start, stop):
         d = work.order[n]
-        if card_refusal(rows, wants, i, d, a, held, style[STYLE_IDLE_ONLY], memory_left, compute_left) == 0:
+        spare, idle = slack(rows, i, d, held, work, CARD_MEMORY), slack(rows, i, d, held, work, COMPUTE)
+        if (
+            card_refusal(rows, wants, i, d, a, held, style[STYLE_IDLE_ONLY], memory_left + spare, compute_left + idle)
+            == 0
+        ):
             work.fitting[got] = d
             got += 1
             if not wants_set:
-                memory_left -= memory_on(rows, wants, i, d, a)
-                compute_left -= wants.ask[a, ASK_COMPUTE]
+                memory_left -= max(0, memory_on(rows, wants, i, d, a) - spare)
+                compute_left -= max(0, wants.ask[a, ASK_COMPUTE] - idle)
                 if got == count:
                     return got
     return got
@@ -196,11 +205,15 @@ def take(rows: Rows, wants: Wants, i: int, a: int, held: Ints, left: Ints, work:
     for n in range(wants.ask[a, ASK_COUNT]):
         d = work.best[n]
         memory = memory_on(rows, wants, i, d, a)
+        more = max(0, memory - slack(rows, i, d, held, work, CARD_MEMORY))
+        busier = max(0, compute - slack(rows, i, d, held, work, COMPUTE))
         held[d, SLOTS] += 1
         held[d, CARD_MEMORY] += memory
         held[d, COMPUTE] += compute
-        left[vendor, 0] -= memory
-        left[vendor, 1] -= compute
+        work.peak[d, CARD_MEMORY] += more
+        work.peak[d, COMPUTE] += busier
+        left[vendor, 0] -= more
+        left[vendor, 1] -= busier
         work.picked[picked, 0] = a
         work.picked[picked, 1] = d
         work.picked[picked, 2] = memory
@@ -218,23 +231,26 @@ def copy_into(target: Ints, source: Ints) -> None:
 def choose_all(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: Ints, draw: int, work: Scratch) -> int:
     """Cards for every container, into work.picked; returns how many, or NONE minus the ask that found none.
 
-    Init containers run alone and one after another: each starts from the sidecars before it. The others add up.
+    Init containers run alone and one after another: each starts from the sidecars before it. The others add up. A quota
+    counts each card at its worst moment.
     """
     copy_into(work.run, rows.held[i])
     copy_into(work.left, quota)
+    for d in range(rows.fact[i, CARDS]):
+        work.peak[d, CARD_MEMORY] = 0
+        work.peak[d, COMPUTE] = 0
     picked: Int = np.int64(0)
     trial_of = NONE
     for a in range(wants.shape[s, FIRST_ASK], wants.shape[s, LAST_ASK]):
-        held, left = work.run, work.left
+        held = work.run
         if wants.ask[a, ASK_KIND] == _INIT:
             if wants.ask[a, ASK_CONTAINER] != trial_of:
                 trial_of = wants.ask[a, ASK_CONTAINER]
                 copy_into(work.trial, work.run)
-                copy_into(work.left_trial, work.left)
-            held, left = work.trial, work.left_trial
-        if not choose(rows, wants, i, s, a, held, left, style, draw, work):
+            held = work.trial
+        if not choose(rows, wants, i, s, a, held, work.left, style, draw, work):
             return int(NONE - (a - wants.shape[s, FIRST_ASK]))
-        picked = take(rows, wants, i, a, held, left, work, picked)
+        picked = take(rows, wants, i, a, held, work.left, work, picked)
     return int(picked)
 
 

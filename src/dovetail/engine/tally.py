@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dovetail.engine.build import Lens
+from dovetail.engine.kernel_choose import slack
 from dovetail.engine.kernel_fit import card_refusal, memory_on, vendor_cards
 from dovetail.engine.state import NONE, STYLE_IDLE_ONLY, State
 from dovetail.model.device import Device
@@ -62,7 +63,7 @@ def tally_ask(
 ) -> Tally:
     """Walk the cards in the order of choosing, on the working copy that the choice left behind, and count."""
     rows, wants, work = state.rows, state.wants, state.scratch
-    held, left = (work.trial, work.left_trial) if wants.ask[ask, ASK_KIND] == 0 else (work.run, work.left)
+    held, left = work.trial if wants.ask[ask, ASK_KIND] == 0 else work.run, work.left
     vendor = wants.ask[ask, ASK_VENDOR]
     memory_left, compute_left = int(left[vendor, 0]), int(left[vendor, 1])
     bound = wants.rule[wants.ask[ask, ASK_RULE], NUMA_BIND]
@@ -71,15 +72,18 @@ def tally_ask(
     numa, collected = None, 0
     number = lens.order_cards(rows, wants, row, shape, ask, held, lens.style, draw, work)
     for d in work.order[:number].tolist():
-        code = card_refusal(rows, wants, row, d, ask, held, lens.style[STYLE_IDLE_ONLY], memory_left, compute_left)
+        spare, idle = slack(rows, row, d, held, work, CARD_MEMORY), slack(rows, row, d, held, work, COMPUTE)
+        code = card_refusal(
+            rows, wants, row, d, ask, held, lens.style[STYLE_IDLE_ONLY], memory_left + spare, compute_left + idle
+        )
         reason = Reason(code)
         if bound and reason not in _BEFORE_NUMA and rows.card[row, d, NUMA] != numa:
             counts[Reason.CARD_NUMA] += collected  # the cards gathered so far are on another NUMA node
             numa, collected = rows.card[row, d, NUMA], 0
         if reason == Reason.OK:
             collected += 1
-            memory_left -= memory_on(rows, wants, row, d, ask)
-            compute_left -= int(wants.ask[ask, ASK_COMPUTE])
+            memory_left -= max(0, memory_on(rows, wants, row, d, ask) - spare)
+            compute_left -= max(0, int(wants.ask[ask, ASK_COMPUTE]) - idle)
         elif reason != Reason.CARD_QUARANTINED:
             counts[reason] += 1
         text, missing = _card_sentence(state, row, d, ask, held, reason)

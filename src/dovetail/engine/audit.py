@@ -30,7 +30,7 @@ from dovetail.engine.state import (
     POD_STATE,
 )
 from dovetail.model.pod import ContainerKind
-from dovetail.policies.rows import IN_USE, Ints
+from dovetail.policies.rows import CARD_MEMORY, COMPUTE, IN_USE, MOST_MEMORY_FREE, Ints, Rows
 
 
 def validate(ledger: Ledger) -> None:
@@ -64,7 +64,8 @@ def contradictions(ledger: Ledger) -> Iterator[str]:
         ("resources", used, rows.used),
         ("scored resources", scored, rows.scored),
         ("cards", held, rows.held),
-        ("sums over cards", held.sum(axis=1), rows.sums[:, IN_USE:]),
+        ("sums over cards", held.sum(axis=1), rows.sums[:, IN_USE:MOST_MEMORY_FREE]),
+        ("what cards have left", _most_free(rows), rows.sums[:, MOST_MEMORY_FREE:]),
         ("pods per owner", peers, rows.peers),
     ):
         if not np.array_equal(mine, theirs):
@@ -89,6 +90,12 @@ def over_allocated(ledger: Ledger) -> list[str]:
             if np.any(rows.held[row, n] > rows.card[row, n, :3]):
                 found.append(f"card {device.uuid}")
     return found
+
+
+def _most_free(rows: Rows) -> Ints:
+    """[node, 2]: memory and compute of the card that has most of it left."""
+    free: Ints = (rows.card[:, :, :3] - rows.held).max(axis=1)[:, [CARD_MEMORY, COMPUTE]]
+    return np.maximum(free, 0)
 
 
 def _chain(ledger: Ledger, slot: int) -> Iterator[Ints]:

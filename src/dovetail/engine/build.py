@@ -58,7 +58,7 @@ class BookKeeping(NamedTuple):
     """What does not depend on the profile."""
 
     charge: Callable[[State, int, int], None]
-    release: Callable[[State, int], None]
+    release: Callable[[State, Ints], None]
     roll_back: Callable[[State, int], None]
     settle: Callable[[State], None]
 

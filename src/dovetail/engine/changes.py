@@ -80,14 +80,15 @@ def taints_tolerated(pod: Pod, nodes: Iterable[Node]) -> Iterator[Change]:
         yield _node_rules(f"tolerate the taint {taint}", tolerations=(*pod.node_rules.tolerations, toleration))
 
 
-def other_policies(pod: Pod) -> Iterator[Change]:
+def other_policies(pod: Pod, alone: bool) -> Iterator[Change]:
+    """Which cards a policy takes decides what is left for the next; which node, only where others follow the pod."""
     for name in DEVICE_POLICIES:
         if pod.profile.device != (name,):
             yield Change(
                 f"use the GPU policy {name} instead of {','.join(pod.profile.device)}", _policy("device", (name,))
             )
     for name in NODE_POLICIES:
-        if pod.profile.node != name:
+        if not alone and pod.profile.node != name:
             yield Change(f"use the node policy {name} instead of {pod.profile.node}", _policy("node", name))
 
 

@@ -36,7 +36,17 @@ from dovetail.engine.state import (
     Scratch,
     State,
 )
-from dovetail.policies.rows import CARD_MEMORY, COMPUTE, IN_USE, SLOTS, Ints
+from dovetail.policies.rows import (
+    CARD_MEMORY,
+    CARDS,
+    COMPUTE,
+    IN_USE,
+    MOST_COMPUTE_FREE,
+    MOST_MEMORY_FREE,
+    SLOTS,
+    Ints,
+    Rows,
+)
 
 _INIT = 0  # ContainerKind.INIT
 
@@ -122,6 +132,16 @@ def peak_use(state: State, slot: int, work: Scratch) -> None:
         at = entry[at, ENTRY_NEXT]
 
 
+def note_most_free(rows: Rows, i: int) -> None:
+    """What the emptiest cards have left: enough to refuse most requests without looking at any card."""
+    memory, compute = 0, 0
+    for d in range(rows.fact[i, CARDS]):
+        memory = max(memory, rows.card[i, d, CARD_MEMORY] - rows.held[i, d, CARD_MEMORY])
+        compute = max(compute, rows.card[i, d, COMPUTE] - rows.held[i, d, COMPUTE])
+    rows.sums[i, MOST_MEMORY_FREE] = memory
+    rows.sums[i, MOST_COMPUTE_FREE] = compute
+
+
 def charge(state: State, slot: int, sign: int) -> None:
     """Add a pod to its row (sign 1) or take it off (sign −1): the only arithmetic on what is in use."""
     rows, book, work = state.rows, state.book, state.scratch
@@ -143,16 +163,18 @@ def charge(state: State, slot: int, sign: int) -> None:
             rows.sums[i, IN_USE + k] += sign * work.peak[d, k]
             work.peak[d, k] = 0  # a card named twice counts once
         at = book.entry[at, ENTRY_NEXT]
+    note_most_free(rows, i)
     touch(state, i)
 
 
-def release(state: State, slot: int) -> None:
-    """The pod holds nothing any more. In a transaction its slot is kept until the end, for the way back."""
-    charge(state, slot, -1)
-    if state.heads[JOURNAL_DEPTH] > 0:
-        state.book.pod[slot, POD_STATE] = LEAVING
-    else:
-        free_pod(state, slot)
+def release(state: State, slots: Ints) -> None:
+    """These pods hold nothing any more. In a transaction their slots are kept until the end, for the way back."""
+    for n in range(len(slots)):
+        charge(state, slots[n], -1)
+        if state.heads[JOURNAL_DEPTH] > 0:
+            state.book.pod[slots[n], POD_STATE] = LEAVING
+        else:
+            free_pod(state, slots[n])
 
 
 def copy_row(target: Ints, n: int, source: Ints, i: int) -> None:

@@ -26,6 +26,8 @@ from dovetail.policies.rows import (
     ASK_CONTAINER,
     ASK_COUNT,
     ASK_KIND,
+    ASK_MEMORY,
+    ASK_PERCENT,
     ASK_RULE,
     ASK_VENDOR,
     CARD_MEMORY,
@@ -34,6 +36,9 @@ from dovetail.policies.rows import (
     FIRST_ASK,
     INDEX,
     LAST_ASK,
+    MOST_COMPUTE_FREE,
+    MOST_MEMORY_FREE,
+    NO_PERCENT,
     NUMA,
     NUMA_BIND,
     SLOTS,
@@ -49,6 +54,7 @@ from dovetail.policies.rows import (
 
 _INIT = 0  # ContainerKind.INIT
 _TOO_FEW_FIT = int(Reason.CARDS_TOO_FEW_FIT)
+_MEMORY, _COMPUTE = int(Reason.CARD_MEMORY), int(Reason.CARD_COMPUTE)
 
 
 def no_key(card: Card) -> float:
@@ -276,12 +282,18 @@ def node_refusal(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: I
     if short != 0:
         return short
     first, last = wants.shape[s, FIRST_ASK], wants.shape[s, LAST_ASK]
+    if first == last:
+        return 0
+    if rows.sums[i, SLOTS] > 0:  # the node has cards: one look at what they have left at most
+        memory = wants.ask[first, ASK_MEMORY]
+        if wants.ask[first, ASK_PERCENT] == NO_PERCENT and memory > rows.sums[i, MOST_MEMORY_FREE]:
+            return _MEMORY
+        if wants.ask[first, ASK_COMPUTE] > rows.sums[i, MOST_COMPUTE_FREE]:
+            return _COMPUTE
     for a in range(first, last):
         refused = ask_refusal(rows, wants, i, a)
         if refused != 0:
             return refused
-    if first == last:
-        return 0
     vendor = wants.ask[first, ASK_VENDOR]
     plain = last - first == 1 and wants.rule[wants.ask[first, ASK_RULE], NUMA_BIND] == 0
     if plain and quota[vendor, 0] == UNLIMITED and quota[vendor, 1] == UNLIMITED:

@@ -13,7 +13,7 @@ from dovetail.engine.kernel_book import add_entry, charge, new_pod, roll_back
 from dovetail.engine.kernel_choose import choose_all, node_refusal
 from dovetail.engine.state import (
     BLOCK,
-    FITS,
+    INACTIVE,
     JOURNAL_DEPTH,
     JOURNAL_LENGTH,
     LOG_LENGTH,
@@ -27,7 +27,6 @@ from dovetail.engine.state import (
     TAKEN_COMPUTE,
     TAKEN_CONTAINER,
     TAKEN_MEMORY,
-    UNKNOWN,
     Batch,
     Floats,
     Int,
@@ -36,40 +35,37 @@ from dovetail.engine.state import (
 )
 from dovetail.model.reason import Reason
 from dovetail.policies.rows import (
-    ACTIVE,
     ASK_COMPUTE,
     ASK_CONTAINER,
     ASK_KIND,
     DRAW,
-    NODE_FLAGS,
-    Bytes,
     Ints,
     Rows,
     Wants,
 )
 
-_GROUP_NOT_PLACED, _NO_NODES, _UNREGISTERED = (
-    int(Reason.GROUP_NOT_PLACED),
-    int(Reason.NO_NODES),
-    int(Reason.UNREGISTERED),
-)
-NEVER = -np.inf
+_GROUP_NOT_PLACED, _NO_NODES = int(Reason.GROUP_NOT_PLACED), int(Reason.NO_NODES)
+NEVER = -np.inf  # no row at all
+REFUSED, PER_REASON = -1e300, 1e290  # a refused row's score is REFUSED − reason × PER_REASON
 
 
 def node_score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
     return 0.0
 
 
-def score_row(state: State, batch: Batch, k: int, i: int, score: Floats, verdict: Bytes, v: int) -> None:
+def refused_score(code: int) -> float:
+    """Far below any score, and still telling why."""
+    return REFUSED - code * PER_REASON
+
+
+def score_row(state: State, batch: Batch, k: int, i: int, score: Floats, v: int) -> None:
     """Score one row; whether it fits is asked only when it comes first."""
     refused = state.masks[batch.mask[k], i]
-    if state.rows.fact[i, NODE_FLAGS] & ACTIVE == 0 or refused != 0:
-        score[v, i] = NEVER
-        verdict[v, i] = FITS + refused
+    if refused != 0:
+        score[v, i] = refused_score(refused)
     else:
         points = node_score(state.rows, i, state.wants, batch.shape[k], batch.args)
         score[v, i] = batch.style[STYLE_SIGN] * points
-        verdict[v, i] = UNKNOWN
 
 
 def comes_first(points: float, row: int, high: float, best: int, rank: Ints) -> bool:
@@ -104,7 +100,7 @@ def find_best_block(vectors: Vectors, rank: Ints, v: int, quarter: int) -> None:
 def score_all(state: State, batch: Batch, k: int, v: int) -> None:
     vectors, rank = state.vectors, state.rows.rank
     for i in range(state.size):
-        score_row(state, batch, k, i, vectors.score, vectors.verdict, v)
+        score_row(state, batch, k, i, vectors.score, v)
     for i in range(state.size, vectors.score.shape[1]):
         vectors.score[v, i] = NEVER
     for block in range(vectors.best.shape[1]):
@@ -114,7 +110,7 @@ def score_all(state: State, batch: Batch, k: int, v: int) -> None:
 def score_moved(state: State, batch: Batch, k: int, v: int, start: int, end: int) -> None:
     """Score again the rows that the log names from `start` to `end`, and find the best of the blocks they spoil."""
     vectors, rank = state.vectors, state.rows.rank
-    score, verdict, best, high = vectors.score, vectors.verdict, vectors.best, vectors.high
+    score, best, high = vectors.score, vectors.best, vectors.high
     leader, most = vectors.leader, vectors.most
     log, stamp, length = vectors.log, vectors.stamp, len(vectors.log)
     spoilt, count = vectors.spoilt, 0
@@ -122,7 +118,7 @@ def score_moved(state: State, batch: Batch, k: int, v: int, start: int, end: int
         i = log[n % length]
         if stamp[i] != n:  # it moves again later
             continue
-        score_row(state, batch, k, i, score, verdict, v)
+        score_row(state, batch, k, i, score, v)
         block, points = i // BLOCK, score[v, i]
         if best[v, block] == i and points < high[v, block]:  # the best got worse: another may be better now
             spoilt[count] = block
@@ -165,31 +161,27 @@ def best_row(state: State, batch: Batch, k: int, v: int) -> int:
     while True:
         block = best_block(vectors, rank, v)
         top = vectors.best[v, block]
-        if top == NONE or vectors.high[v, block] == NEVER:
+        if top == NONE or vectors.high[v, block] <= REFUSED:
             return NONE
-        if vectors.verdict[v, top] == FITS:
-            return int(top)
         refused = node_refusal(state.rows, state.wants, top, s, batch.style, batch.quota, batch.draw[k], state.scratch)
-        vectors.verdict[v, top] = FITS + refused
         if refused == 0:
             return int(top)
-        vectors.score[v, top] = NEVER
+        vectors.score[v, top] = refused_score(refused)
         find_best(vectors, rank, v, block)
 
 
 def commonest_refusal(state: State, v: int) -> int:
     """What most nodes said; the smallest code on ties."""
-    counts = state.scratch.counts
-    for code in range(256):
+    counts, score = state.scratch.counts, state.vectors.score
+    for code in range(len(counts)):
         counts[code] = 0
     for i in range(state.size):
-        if state.rows.fact[i, NODE_FLAGS] & ACTIVE:
-            counts[state.vectors.verdict[v, i]] += 1
-    best = FITS
-    for code in range(FITS + 1, 256):
+        counts[int((REFUSED - score[v, i]) / PER_REASON + 0.5)] += 1
+    best = 0
+    for code in range(1, INACTIVE):
         if counts[code] > counts[best]:
             best = code
-    return best - FITS if best > FITS else _NO_NODES
+    return best if best > 0 else _NO_NODES
 
 
 def book_pod(state: State, batch: Batch, k: int, i: int) -> int:

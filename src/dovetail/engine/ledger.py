@@ -15,11 +15,12 @@ import numpy as np
 
 from dovetail.engine.build import BookKeeping
 from dovetail.engine.intern import LARGEST, NOBODY, Interner, capacity
-from dovetail.engine.kernel_book import add_entry, new_pod, peak_use
+from dovetail.engine.kernel_book import add_entry, new_pod, note_most_free, peak_use
 from dovetail.engine.state import (
     ALLOCATED,
     ENTRY_CARD,
     ENTRY_NEXT,
+    INACTIVE,
     JOURNAL_DEPTH,
     JOURNAL_LENGTH,
     LOG_LENGTH,
@@ -171,7 +172,7 @@ class Ledger:
             known = self._masks[rules] = len(self._masks)
             self.storage.add_mask(known)
             for row, node in enumerate(self.nodes):
-                self.storage.masks[known, row] = rules.refusal(node)
+                self.storage.masks[known, row] = rules.refusal(node) if self.is_active(row) else INACTIVE
         return known
 
     def _new_row(self, name: str) -> int:
@@ -195,7 +196,7 @@ class Ledger:
         for n, device in enumerate(self.devices(row)):
             self._write_card(row, n, device)
         for mask, rules in enumerate(self._masks):
-            self.storage.masks[mask, row] = rules.refusal(node)
+            self.storage.masks[mask, row] = rules.refusal(node) if active else INACTIVE
         self._uuids[row] = tuple(device.uuid for device in self.devices(row))
         column = {uuid: n for n, uuid in enumerate(self._uuids[row])}
         for slot, shares in holding:
@@ -204,6 +205,7 @@ class Ledger:
                 self.book.entry[entry, ENTRY_CARD] = column[share.uuid]
                 entry = self.book.entry[entry, ENTRY_NEXT]
             self._keeper.charge(self.state(), slot, 1)
+        note_most_free(self.rows, row)
         self.storage.touch(row)
 
     def _write_capacity(self, row: int, node: Node, active: bool) -> None:
@@ -286,16 +288,19 @@ class Ledger:
 
     def release(self, uid: str) -> bool:
         """The pod is gone; the ledger is as if it had never been there."""
-        held = self.pods.pop(uid, None)
-        if held is None:
-            return False
+        return self.release_all((uid,)) == 1
+
+    def release_all(self, uids: Sequence[str]) -> int:
+        """Several pods are gone; returns how many were known."""
+        known = [held for held in (self.pods.pop(uid, None) for uid in uids) if held is not None]
         if self._undo is not None:
-            self.make_room(0, 0, 1)
-        self._keeper.release(self.state(), held.slot)
-        del self.uid_of[held.slot]
-        if self._undo is not None:
-            self._undo.append((uid, held, False))
-        return True
+            self.make_room(0, 0, len(known))
+            self._undo += [(held.pod.uid, held, False) for held in known]
+        slots = np.array([held.slot for held in known], dtype=np.int64)
+        self._keeper.release(self.state(), slots)
+        for held in known:
+            del self.uid_of[held.slot]
+        return len(known)
 
     def expired(self, now: float) -> list[str]:
         """Reservations whose time is over, oldest first."""

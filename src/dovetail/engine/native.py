@@ -96,7 +96,7 @@ AXES: tuple[tuple[Any, str], ...] = (  # how many dimensions each array has
     (Rows, "cap 2 used 2 scored 2 card 3 held 3 sums 2 fact 2 rank 1 link 3 peers 2 enforced 1"),
     (Wants, "need 2 scored 2 shape 2 ask 2 rule 2 kind_ok 2 uuids 1"),
     (Book, "pod 2 entry 2 peer_row 1"),
-    (Vectors, "score 2 verdict 2 best 2 high 2 leader 2 most 2 seen 1 log 1 stamp 1 spoilt 1"),
+    (Vectors, "score 2 best 2 high 2 leader 2 most 2 seen 1 log 1 stamp 1 spoilt 1"),
     (Journal, "line 2 used 2 scored 2 held 3 sums 2"),
     (
         Scratch,
@@ -158,8 +158,8 @@ def charge_entry(state: int, slot: int, sign: int) -> None:
     charge(state_at(state), slot, sign)
 
 
-def release_entry(state: int, slot: int) -> None:
-    release(state_at(state), slot)
+def release_entry(state: int, slots: Any) -> None:
+    release(state_at(state), slots)
 
 
 def roll_back_entry(state: int, start: int) -> None:

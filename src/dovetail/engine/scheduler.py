@@ -179,9 +179,12 @@ class Scheduler:
 
     def _needs_care(self, group: Group) -> bool:
         """A group that a plain kernel call cannot serve: refused pods, quotas, or too few members."""
-        if len(group.pods) + group.running < group.minimum:
+        pods = group.pods
+        if len(pods) == 1:  # by far the most
+            return pods[0].refusal is not None or self.quotas.apply_to(pods[0]) or group.minimum - group.running > 1
+        if len(pods) + group.running < group.minimum:
             return True
-        return any([pod.refusal is not None or self.quotas.apply_to(pod) for pod in group.pods])
+        return any(pod.refusal is not None or self.quotas.apply_to(pod) for pod in pods)
 
     def _place_run(self, run: list[tuple[Group, list[Signature]]], at: float) -> list[Decision]:
         if not run:
@@ -250,21 +253,21 @@ class Scheduler:
         count, ledger, signature = len(pods), self.ledger, signatures[0]
         profile = signature.profile
         under_quota = self.quotas.apply_to(pods[0])
-        sizes = np.array([(s.shape, s.mask, s.entries) for s in signatures], dtype=np.int64)
+        entries_each = np.array([s.entries for s in signatures], dtype=np.int64)
         bounds = np.array(needs, dtype=np.int64)
         return Batch(
-            shape=sizes[:, 0].copy(),
-            mask=sizes[:, 1].copy(),
+            shape=np.array([s.shape for s in signatures], dtype=np.int64),
+            mask=np.array([s.mask for s in signatures], dtype=np.int64),
             vector=self._vectors(profile, signatures, fresh=signature.draws or under_quota),
-            owner=np.array([ledger.owner(pod) for pod in pods], dtype=np.int64),
-            draw=np.array([self.draw(pod) if signature.draws else 0 for pod in pods], dtype=np.int64),
+            owner=np.array([ledger.owner(pod) if pod.owner else NOBODY for pod in pods], dtype=np.int64),
+            draw=np.array([self.draw(pod) for pod in pods] if signature.draws else [0] * count, dtype=np.int64),
             group_end=bounds[:, 0].cumsum(),
             group_need=bounds[:, 1].copy(),
             args=self.policy_args(profile.node),
             style=self.kernel(profile).style,
             quota=self.quotas.left(pods[0], self.intern.vendors) if under_quota else unlimited(self.intern.vendors),
             results=np.empty((count, 3), dtype=np.int64),
-            taken_from=sizes[:, 2].cumsum() - sizes[:, 2],
+            taken_from=entries_each.cumsum() - entries_each,
             taken=np.zeros((entries, 4), dtype=np.int64),
         )
 

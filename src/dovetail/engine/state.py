@@ -29,8 +29,8 @@ ENTRY_NEXT, ENTRY_CONTAINER, ENTRY_KIND, ENTRY_CARD, ENTRY_MEMORY, ENTRY_COMPUTE
 ENTRY_FIELDS = 6
 NONE = -1
 
-# Values of `Vectors.verdict`; anything above FITS is FITS + the reason.
-UNKNOWN, FITS = 0, 1
+# In `masks`, beside 0 and the reasons: the node is gone.
+INACTIVE = 255
 
 # Last axis of `Journal.line`.
 LINE_ROW, LINE_POD, LINE_STATE, LINE_PEERS, LINE_PEER_ROW = range(5)
@@ -61,8 +61,7 @@ class Book(NamedTuple):
 class Vectors(NamedTuple):
     """Scores kept per (shape, static class), and the best of each block of rows; `log` says which rows moved since."""
 
-    score: Floats  # [vector, row]; -inf = not a candidate
-    verdict: Bytes  # [vector, row]
+    score: Floats  # [vector, row]
     best: Ints  # [vector, block]: its best row, or NONE
     high: Floats  # [vector, block]: that row's score
     leader: Ints  # [vector, quarter]: its best block

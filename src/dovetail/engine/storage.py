@@ -29,7 +29,7 @@ from dovetail.engine.state import (
     State,
 )
 from dovetail.engine.vectors import VectorRoom
-from dovetail.policies.rows import CARD_FIELDS, FACTS, Ints, Rows
+from dovetail.policies.rows import CARD_FIELDS, FACTS, SUMS, Ints, Rows
 
 PER_NODE = tuple(field for field in Rows._fields if field not in ("peers", "enforced"))  # first axis is the node
 
@@ -50,7 +50,7 @@ class Storage:
             scored=zeros(4, 2),
             card=zeros(4, 1, CARD_FIELDS),
             held=zeros(4, 1, 3),
-            sums=zeros(4, 6),
+            sums=zeros(4, SUMS),
             fact=zeros(4, FACTS),
             rank=zeros(4),
             link=zeros(4, 1, 1),
@@ -59,7 +59,7 @@ class Storage:
         )
         self.masks = np.zeros((4, 4), dtype=np.uint8)
         self.book = Book(zeros(0, POD_FIELDS), zeros(0, ENTRY_FIELDS), zeros(0))
-        self.journal = Journal(zeros(0, LINE_FIELDS), zeros(0, 8), zeros(0, 2), zeros(0, 1, 3), zeros(0, 6))
+        self.journal = Journal(zeros(0, LINE_FIELDS), zeros(0, 8), zeros(0, 2), zeros(0, 1, 3), zeros(0, SUMS))
         self.scratch = _scratch(1, 1, 1)
         self.vectors = VectorRoom(4)
         self.heads: Ints = zeros(HEADS)

@@ -13,6 +13,7 @@ from dovetail.engine.changes import Change, constraints_dropped, fewer_cards, le
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.decision import Decision
 from dovetail.model.node import Node
+from dovetail.model.order import NaturalKey, natural
 from dovetail.model.pod import Group, Pod
 
 MOST_POD_TRIES = 5_000
@@ -34,7 +35,7 @@ def suggest(scheduler: Scheduler, group: Group, pod: Pod) -> Suggestion | None:
         ("fewer-cards", fewer_cards(pod)),
         ("drop-constraint", constraints_dropped(pod)),
         ("tolerate-taint", taints_tolerated(pod, _active_nodes(scheduler))),
-        ("policy", other_policies(pod)),
+        ("policy", other_policies(pod, alone=len(group.pods) == 1)),
     ):
         for change in tries:
             if node := _places(scheduler, group, pod, change):
@@ -69,10 +70,10 @@ def _pod_gone(scheduler: Scheduler, group: Group, pod: Pod) -> Suggestion | None
     ledger = scheduler.ledger
     allowed = {node.name for node in _active_nodes(scheduler) if not pod.node_rules.refusal(node)}
 
-    def cost(uid: str) -> tuple[int, int, int, str]:
+    def cost(uid: str) -> tuple[int, int, int, NaturalKey]:
         held = ledger.pods[uid]
         shares = ledger.shares(held.slot)
-        return held.pod.priority, len(shares), sum(share.memory_mib for share in shares), held.pod.key
+        return held.pod.priority, len(shares), sum(share.memory_mib for share in shares), natural(held.pod.key)
 
     for uid in sorted(ledger.pods, key=cost)[:MOST_POD_TRIES]:
         node = ledger.node_of(uid)

@@ -113,9 +113,14 @@ def _card_sentence(state: State, row: int, d: int, ask: int, held: Ints, reason:
     if reason == Reason.CARD_MEMORY:
         need = memory_on(state.rows, wants, row, d, ask)
         missing = need - int(card[CARD_MEMORY] - held[d, CARD_MEMORY])
-        return f"GPU memory short by {missing:,} MiB", missing / need
+        return f"GPU memory short by {missing:,} MiB", _part(missing, need)
     if reason == Reason.CARD_COMPUTE:
         need = int(wants.ask[ask, ASK_COMPUTE])
         missing = need - int(card[COMPUTE] - held[d, COMPUTE])
-        return f"GPU compute short by {missing / 10:g} %", missing / need
+        return f"GPU compute short by {missing / 10:g} %", _part(missing, need)
     return sentence(reason), float("inf")
+
+
+def _part(missing: int, need: int) -> float:
+    """A card of unknown size (0) is overdrawn by whoever runs there; asking less of it does not help."""
+    return missing / need if need > 0 else float("inf")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.state import POD_ROW
 from dovetail.model.device import Device
-from dovetail.model.node import Node
+from dovetail.model.node import Enforcer, Node
+from dovetail.model.order import natural
 from dovetail.policies.rows import CARD_MEMORY, COMPUTE, SLOTS
 
 
@@ -19,7 +20,7 @@ class CardUse:
     memory_used_mib: int
     compute_used_milli: int
     pods: tuple[str, ...]  # namespace/name
-    assumed: bool  # some of it is a guess: nobody wrote down which card the pod has
+    assumed: bool  # some of it is a guess: nobody knows, or wrote down, which card the pod has
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,10 @@ def usage(scheduler: Scheduler) -> tuple[NodeUse, ...]:
 
     def card(row: int, n: int, device: Device) -> CardUse:
         held = ledger.rows.held[row, n]
-        who = tuple(sorted(on_card.get((row, device.uuid), ())))
+        who = tuple(sorted(on_card.get((row, device.uuid), ()), key=natural))
         sizes = int(held[SLOTS]), int(held[CARD_MEMORY]), int(held[COMPUTE])
-        return CardUse(device, *sizes, who, (row, device.uuid) in assumed)
+        stock = ledger.nodes[row].enforcer is Enforcer.STOCK  # kubelet picks the card: ours is book-keeping
+        return CardUse(device, *sizes, who, (row, device.uuid) in assumed or (stock and bool(who)))
 
     columns = list(scheduler.intern.columns)
     return tuple(
@@ -63,11 +65,16 @@ def usage(scheduler: Scheduler) -> tuple[NodeUse, ...]:
     )
 
 
+def own_cards(use: NodeUse) -> tuple[CardUse, ...]:
+    """The cards that the node registers, without those that only pods speak of."""
+    return tuple(card for card in use.cards if not card.device.quarantined)
+
+
 def whole_cards_free(uses: Iterable[NodeUse]) -> int:
     """Cards that nobody uses and somebody could."""
     return sum(
         1
         for use in uses
-        for card in use.cards
-        if card.slots_used == 0 and card.device.healthy and not card.device.cordoned and not card.device.quarantined
+        for card in own_cards(use)
+        if card.slots_used == 0 and card.device.healthy and not card.device.cordoned
     )

@@ -26,7 +26,7 @@ class VectorRoom:
         """Room for more rows; everything kept is forgotten."""
         rows = -(-rows // BLOCK) * BLOCK
         self._slots.clear()
-        self.limit = max(8, min(MOST, BUDGET // (rows * 10)))
+        self.limit = max(8, min(MOST, BUDGET // (rows * 9)))
         self.arrays = _arrays(8, rows, np.zeros(max(4096, 4 * rows), dtype=np.int64))
 
     def slot(self, key: Hashable) -> int:
@@ -53,7 +53,7 @@ class VectorRoom:
         old = self.arrays
         count, rows = len(old.seen), old.score.shape[1]
         new = _arrays(min(2 * count, self.limit), rows, old.log)
-        new.score[:count], new.verdict[:count] = old.score, old.verdict
+        new.score[:count] = old.score
         new.best[:count], new.high[:count], new.seen[:count] = old.best, old.high, old.seen
         new.leader[:count], new.most[:count] = old.leader, old.most
         new.stamp[:] = old.stamp
@@ -65,7 +65,6 @@ def _arrays(count: int, rows: int, log: Ints) -> Vectors:
     quarters = -(-blocks // BLOCK)
     return Vectors(
         score=np.full((count, rows), -np.inf),
-        verdict=np.zeros((count, rows), dtype=np.uint8),
         best=np.full((count, blocks), NONE, dtype=np.int64),
         high=np.full((count, blocks), -np.inf),
         leader=np.full((count, quarters), NONE, dtype=np.int64),

@@ -19,9 +19,11 @@ Bytes = npt.NDArray[np.uint8]
 # Columns of `cap`, `used` and `need`; extended resources follow.
 CPU, MEMORY, STORAGE, PODS = 0, 1, 2, 3
 
-# Last axis of `held`, and of `sums` (capacity first, use at +3).
+# Last axis of `held`, and of `sums`: capacity first, use at +3, then the most that any one card has left.
 SLOTS, CARD_MEMORY, COMPUTE = 0, 1, 2
 IN_USE = 3
+MOST_MEMORY_FREE, MOST_COMPUTE_FREE = 6, 7
+SUMS = 8  # one cache line
 
 # Last axis of `card`; the first three are SLOTS, CARD_MEMORY, COMPUTE: the card's size.
 VENDOR, KIND, UUID, NUMA, INDEX, FLAGS = 3, 4, 5, 6, 7, 8
@@ -58,7 +60,7 @@ class Rows(NamedTuple):
     scored: Ints  # [node, 2]: cpu and memory in use with Kubernetes' defaults for containers that ask for nothing
     card: Ints  # [node, card, CARD_FIELDS]
     held: Ints  # [node, card, 3]: slots, memory, compute in use
-    sums: Ints  # [node, 6]: over its cards, capacity and use
+    sums: Ints  # [node, SUMS]: over its cards, capacity and use, and what the emptiest has left
     fact: Ints  # [node, FACTS]
     rank: Ints  # [node]: place in the order of names
     link: Ints  # [node, card, card]: pair score
@@ -104,8 +106,8 @@ ColumnOf = Callable[[str], int]  # resource name -> column
 
 
 def no_arguments(arguments: Mapping[str, Any], column: ColumnOf) -> list[int]:
-    if arguments:
-        raise ValueError(f"takes no arguments, got {', '.join(sorted(arguments))}")
+    for name in sorted(arguments):  # the path to the arguments is put before this
+        raise ValueError(f"{name}: no such argument; the policy takes none")
     return []
 
 

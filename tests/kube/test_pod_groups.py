@@ -25,7 +25,12 @@ FAMILIES: list[tuple[str, Object, Object]] = [
 def test_members_by_label_or_annotation(api: str, spec: Object, meta: Object) -> None:
     members = [pod("b", meta=meta), pod("a", meta=meta), pod("c", meta=meta, nodeName="n")]
     (group,) = read(pod_group(api, **spec), *members, node("n")).groups
-    assert (group.name, group.minimum, group.running) == ("default/gang", 3, 1)
+    assert (group.name, group.title, group.minimum, group.running) == (
+        "PodGroup/default/gang",
+        "default/gang",
+        3,
+        1,
+    )
     assert [(member.name, member.group) for member in group.pods] == [("a", "default/gang"), ("b", "default/gang")]
 
 
@@ -42,6 +47,13 @@ def test_a_deployment_as_a_gang_keeps_ordinals_in_order() -> None:
     template = {"metadata": meta, "spec": {"containers": [container()]}}
     (group,) = read(pod_group(api, **spec), workload("Deployment", "job", template, replicas=11)).groups
     assert [member.name for member in group.pods][-2:] == ["job-9", "job-10"]
+
+
+def test_a_pod_named_like_a_pod_group_is_another_group() -> None:
+    api, spec, meta = FAMILIES[0]
+    given = read(pod_group(api, **spec), pod("gang"), *(pod(name, meta=meta) for name in "abc"))
+    assert [len(group.pods) for group in given.groups] == [3, 1]
+    assert len({group.name for group in given.groups}) == 2
 
 
 def test_a_group_that_is_not_there_is_warned_of() -> None:

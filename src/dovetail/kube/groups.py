@@ -5,7 +5,6 @@ Kinds and labels: scheduler-plugins Coscheduling and its older twin (Koordinator
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from typing import NamedTuple, Protocol
 from dovetail.kube import objects
 from dovetail.kube.decode import Found
 from dovetail.kube.problems import Problems, printable
-from dovetail.model.pod import Group, Pod
+from dovetail.model.pod import POD_GROUP, Group, Pod
 
 
 class GroupLink(NamedTuple):
@@ -79,9 +78,9 @@ def groups_of(
             held[namespace, link.name] += 1
     for (namespace, name), pods in members.items():
         minimum = _minimum(minimums[namespace, name], pods, pending)
-        ordered = tuple(sorted(pods, key=pod_order))
-        groups.append(Group(f"{namespace}/{name}", ordered, minimum, held[namespace, name]))
-    return tuple(sorted(groups, key=group_order))
+        ordered = tuple(sorted(pods, key=lambda pod: pod.order))
+        groups.append(Group(f"{POD_GROUP}{namespace}/{name}", ordered, minimum, held[namespace, name]))
+    return tuple(sorted(groups, key=lambda group: group.order))
 
 
 def _minimums(pod_groups: Iterable[Found], problems: Problems) -> Mapping[tuple[str, str], Mapping[str, int]]:
@@ -111,23 +110,3 @@ def _minimum(known: Mapping[str, int], pods: Sequence[Pod], pending: Sequence[Wa
     keys = {pod.key for pod in pods}
     named = {w.link.api_group for w in pending if w.link is not None and w.pod.key in keys} & set(known)
     return max(known[api_group] for api_group in (named or known))
-
-
-_ORDINAL = re.compile(r"(.*-)(\d+)\Z", re.ASCII | re.DOTALL)
-
-
-def natural(name: str) -> tuple[str, int, str]:
-    """`web-10` comes after `web-2`; the name itself ends the key, so the order is total."""
-    match = _ORDINAL.match(name)
-    return (match[1], int(match[2]), name) if match else (name, -1, name)
-
-
-def pod_order(pod: Pod) -> tuple[int, float, str, tuple[str, int, str]]:
-    return (-pod.priority, pod.created, pod.namespace, natural(pod.name))
-
-
-def group_order(group: Group) -> tuple[int, float, str, tuple[str, int, str]]:
-    """Group.order, with ordinals as numbers."""
-    priority, age, name = group.order
-    namespace, _, own = name.partition("/")
-    return (priority, age, namespace, natural(own))

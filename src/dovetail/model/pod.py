@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from dovetail.model.decision import Share
+from dovetail.model.order import NaturalKey, natural
 from dovetail.model.reason import Reason
 from dovetail.model.rules import NodeRules
 
@@ -96,6 +97,11 @@ class Pod:
         return f"{self.namespace}/{self.name}"
 
     @property
+    def order(self) -> tuple[int, float, str, NaturalKey]:
+        """Priority first, then age, then namespace and name."""
+        return (-self.priority, self.created, self.namespace, natural(self.name))
+
+    @property
     def wants_devices(self) -> bool:
         return any(container.asks for container in self.containers)
 
@@ -103,21 +109,32 @@ class Pod:
         return next((rules for rules in self.device_rules if rules.vendor == vendor), DeviceRules(vendor))
 
 
+POD_GROUP = "PodGroup/"  # no namespace has capital letters, so no pod's key starts like this
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """The unit of scheduling: at least `minimum` of these pods are placed, or none is."""
 
-    name: str
+    name: str  # unique: the key of a lone pod, or "PodGroup/namespace/name"
     pods: tuple[Pod, ...]
     minimum: int = 1
     running: int = 0  # members that hold a node already; they count towards the minimum
 
     @property
-    def order(self) -> tuple[int, float, str]:
-        """Priority first, then age, then namespace/name: a total order."""
+    def title(self) -> str:
+        """namespace/name, as people know it."""
+        return self.name.removeprefix(POD_GROUP)
+
+    @property
+    def order(self) -> tuple[int, float, str, NaturalKey, str]:
+        """Priority first, then age, then namespace and name: a total order."""
+        namespace, _, own = self.title.partition("/")
         return (
             -max(pod.priority for pod in self.pods),
             min(pod.created for pod in self.pods),
+            namespace,
+            natural(own),
             self.name,
         )
 

@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.model.device import Device
 from dovetail.model.node import Enforcer, Node, Taint
-from tests.kube.manifests import GPU, REGISTER, Object, card, node, read, said
+from tests.kube.manifests import GPU, REGISTER, Object, card, node, pod, read, said
 
 
 def only(source: Object) -> Node:
@@ -135,16 +135,39 @@ def test_the_enforcer_can_be_stated_and_a_wrong_one_promises_least() -> None:
     assert "dovetail, hami, stock" in said(given, "error", "dovetail.dev/enforcer")[0].message
 
 
-def test_capacity_taints_and_conditions() -> None:
+def test_capacity_and_taints() -> None:
     source = node("n", spec={"unschedulable": True, "taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}]})
-    source["status"] = {
-        "capacity": {"cpu": "3900m", "memory": "1Gi", "x.y/z": "2"},
-        "conditions": [{"type": "Ready", "status": "Unknown"}],
-    }
+    source["status"] = {"capacity": {"cpu": "3900m", "memory": "1Gi", "x.y/z": "2"}}
     found = only(source)
     assert found.allocatable == {"cpu": 3900, "memory": 1 << 30, "x.y/z": 2, "pods": 110}
-    assert (found.taints, found.unschedulable, found.ready) == ((Taint("a", "b", "NoSchedule"),), True, False)
-    assert only(node("n")).ready
+    assert (found.taints, found.unschedulable) == ((Taint("a", "b", "NoSchedule"),), True)
+
+
+@pytest.mark.parametrize(
+    ("status", "taint", "warned"),
+    [
+        ("True", "", False),
+        ("False", "", True),
+        ("Unknown", "", True),
+        ("Unknown", "node.kubernetes.io/unreachable", False),
+        ("False", "node.kubernetes.io/not-ready", False),
+        ("False", "dedicated", True),
+    ],
+)
+def test_a_node_that_is_not_ready_and_not_tainted_is_warned_of(status: str, taint: str, warned: bool) -> None:
+    taints = [{"key": taint, "effect": "NoSchedule"}] if taint else []
+    given = read(node("n", spec={"taints": taints}, conditions=[{"type": "Ready", "status": status}]))
+    assert bool(said(given, "warning", "status.conditions.Ready")) is warned
+
+
+def test_taints_that_only_express_a_preference_are_one_warning() -> None:
+    soft = {"spec": {"taints": [{"key": "old", "effect": "PreferNoSchedule"}]}}
+    nodes = [node(f"n{at}", **soft) for at in range(7)]
+    (warning,) = said(read(*nodes, pod("a"), pod("b")), "warning", "spec.taints")
+    assert "n0 (old:PreferNoSchedule)" in warning.message
+    assert warning.message.endswith("and 2 more")
+    assert not said(read(*nodes, pod("a", tolerations=[{"operator": "Exists"}])), "warning", "spec.taints")
+    assert not said(read(*nodes), "warning", "spec.taints")  # nobody is to be placed
 
 
 def test_a_wrong_amount_counts_as_none_and_is_named() -> None:

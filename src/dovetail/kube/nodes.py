@@ -20,6 +20,7 @@ from dovetail.model.quantity import QuantityError
 ENFORCER = "dovetail.dev/enforcer"
 HOSTNAME = "kubernetes.io/hostname"  # kubelet sets it on every node
 DEFAULT_PODS = 110  # kubelet's --max-pods
+NOT_READY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 MOST_NODES = 100_000  # of one pool
 MOST_POOL_CARDS = 1_000_000
@@ -41,6 +42,7 @@ def node_from(found: Found, vendors: Vendors, problems: Problems) -> Node:
         plain = discover(found.name, meta.labels, allocatable, vendors, Teller(where, problems))
     enforcer = _enforcer(meta, Enforcer.STOCK if plain.devices or plain.mig else Enforcer.HAMI, where, problems)
     devices = devices or _slots_for(enforcer, plain.devices, vendors)
+    _warn_of_readiness(source, where, problems)
     return Node(
         name=found.name,
         allocatable=_with_counts(allocatable, devices, vendors),
@@ -49,10 +51,19 @@ def node_from(found: Found, vendors: Vendors, problems: Problems) -> Node:
         labels=meta.labels,
         taints=tuple(_taints(source.spec.taints, where, problems)),
         unschedulable=source.spec.unschedulable,
-        ready=not any(c.type == "Ready" and c.status in ("False", "Unknown") for c in source.status.conditions),
         enforcer=enforcer,
         mig=plain.mig,
     )
+
+
+def _warn_of_readiness(source: objects.Node, where: str, problems: Problems) -> None:
+    """kube-scheduler looks at taints alone; the node controller sets them where a node is not ready."""
+    status = next((c.status for c in source.status.conditions if c.type == "Ready"), "True")
+    if status != "True" and not any(taint.key in NOT_READY for taint in source.spec.taints):
+        message = (
+            f"is {printable(status)!r}, but no taint says so: kube-scheduler would still use the node, and so do we"
+        )
+        problems.warning(where, "status.conditions.Ready", message)
 
 
 def _allocatable(status: objects.NodeStatus, where: str, problems: Problems) -> dict[str, int]:

@@ -39,6 +39,5 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
-    ready: bool = True
     enforcer: Enforcer = Enforcer.HAMI
     mig: bool = False  # the node's GPUs are cut by MIG in a way that is not placed yet

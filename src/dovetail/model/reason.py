@@ -19,7 +19,6 @@ class Reason(IntEnum):
     TAINT = 3
     NODE_SELECTOR = 4
     NODE_AFFINITY = 5
-    NODE_NOT_READY = 6
     # What the node has left.
     CPU = 10
     MEMORY = 11
@@ -71,7 +70,6 @@ WORDS: dict[Reason, Word] = {
     Reason.TAINT: Word("TaintNotTolerated", "taint not tolerated", None),
     Reason.NODE_SELECTOR: Word("NodeSelectorMismatch", "nodeSelector does not match", None),
     Reason.NODE_AFFINITY: Word("NodeAffinityMismatch", "required node affinity does not match", None),
-    Reason.NODE_NOT_READY: Word("NodeNotReady", "node is not ready", None),
     Reason.CPU: Word("InsufficientCPU", "CPU short", None),
     Reason.MEMORY: Word("InsufficientMemory", "memory short", None),
     Reason.STORAGE: Word("InsufficientEphemeralStorage", "ephemeral storage short", None),

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dovetail.engine.changes import other_policies
+from tests.builders import pod
 from tests.cli.conftest import Run
 
 
@@ -112,7 +114,7 @@ def test_a_gang_says_what_its_next_member_lacks(examples: Path, run: Run) -> Non
     folder = examples / "koordinator"
     text = (folder / "vgpu-job-3.yaml").read_text(encoding="utf-8").replace('dongle: "2"', 'dongle: "8"')
     result = run(
-        "explain", "vgpu-job", "-f", folder / "cluster.yaml", "-f", folder / "gang.yaml", "-f", "-", stdin=text
+        "explain", "vgpu-job-3", "-f", folder / "cluster.yaml", "-f", folder / "gang.yaml", "-f", "-", stdin=text
     )
     assert result.exit_code == 3
     assert "Why: 2 of 3 members of default/gang-example fit, 3 must start together; the next finds:" in result.stdout
@@ -126,3 +128,51 @@ def test_a_refused_pod_is_not_the_nodes_fault(examples: Path, run: Run) -> None:
     assert result.exit_code == 2
     assert "sideways" in result.stdout
     assert "Nearest miss" not in result.stdout
+
+
+# What is odd about the input is said, as plan does.
+
+BROKEN = """
+apiVersion: v1
+kind: Pod
+metadata: {name: odd, annotations: {hami.io/gpu-scheduler-policy: sideways}}
+spec:
+  containers: [{name: main, resources: {limits: {nvidia.com/gpu: 1}}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: fussy}
+spec:
+  topologySpreadConstraints: [{maxSkew: 1}]
+  containers: [{name: main, resources: {limits: {nvidia.com/gpumem: 1000}}}]
+"""
+
+
+def test_warnings_and_errors_are_said(examples: Path, run: Run) -> None:
+    result = run("explain", "fussy", "-f", "-", "-f", examples / "demo" / "cluster.yaml", stdin=BROKEN)
+    assert "warning: stdin#2 Pod default/fussy: spec: not honoured yet" in result.stderr
+    assert "error: stdin#1 Pod default/odd" in result.stderr
+    assert result.exit_code == 2  # as plan has it, although this pod has its place
+    assert "default/fussy: placed" in result.stdout
+
+
+def test_they_are_in_the_json(examples: Path, run: Run) -> None:
+    result = run("explain", "fussy", "-o", "json", "-f", "-", "-f", examples / "demo" / "cluster.yaml", stdin=BROKEN)
+    document = json.loads(result.stdout)
+    assert result.stderr == ""
+    assert [len(document[key]) for key in ("warnings", "errors")] == [1, 1]
+    assert any("nvidia.com/gpu" in note for note in document["notes"])  # one card, as HAMi's webhook fills in
+
+
+def test_a_single_node_is_not_one_of_several(run: Run) -> None:
+    cluster = "apiVersion: dovetail.dev/v1\nkind: Cluster\nnodes: [{name: n, cpu: 1}]\n---\n"
+    asking = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{resources: {requests: {cpu: 2}}}]}\n"
+    said = run("explain", "p", "-f", "-", stdin=cluster + asking).stdout
+    assert "Why: the only node cannot take it:" in said
+
+
+def test_another_node_policy_is_tried_only_where_others_follow() -> None:
+    lone = [change.sentence for change in other_policies(pod("p"), alone=True)]
+    assert lone
+    assert not any("node policy" in sentence for sentence in lone)
+    assert any("node policy" in change.sentence for change in other_policies(pod("p"), alone=False))

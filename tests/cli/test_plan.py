@@ -125,12 +125,18 @@ def test_a_missing_file_is_named(run: Run) -> None:
     [
         (
             ("--node-policy", "binpak"),
-            "--node-policy: there is no node policy 'binpak'; choose one of: binpack, spread,",
+            "--node-policy: 'binpak' is no node policy; write one of binpack, first-fit,",
         ),
         (
             ("--gpu-policy", "binpack,topology"),
-            "--gpu-policy: there is no GPU policy 'topology'; choose one of: binpack,",
+            "--gpu-policy: 'topology' is no GPU policy; write one of binpack,",
         ),
+        (("--gpu-policy", "binpack,binpack"), "--gpu-policy: 'binpack,binpack' names a policy twice"),
+        (
+            ("--gpu-policy", "binpack,spread,mutex,numa,random"),
+            "--gpu-policy: 'binpack,spread,mutex,numa,random' chains more than 4 policies",
+        ),
+        (("--gpu-policy", "binpack,"), "--gpu-policy: '' is no GPU policy"),
     ],
 )
 def test_an_unknown_policy_lists_the_right_ones(examples: Path, run: Run, option: tuple[str, ...], says: str) -> None:
@@ -148,12 +154,23 @@ def test_an_unknown_policy_in_an_annotation_lists_the_right_ones(examples: Path,
     assert "spread-replicas" in result.output
 
 
-def test_an_unknown_policy_in_the_configuration_names_the_file(examples: Path, run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("gpuPolicy: binpak", "gpuPolicy: 'binpak' is no GPU policy; write one of"),
+        ("gpuPolicy: spread,spread", "gpuPolicy: 'spread,spread' names a policy twice"),
+        ("nodePolicy: mutex", "nodePolicy: 'mutex' is no node policy; write one of"),
+        ("policyArguments: {binpack: {x: 1}}", "policyArguments.binpack.x: no such argument; the policy takes none"),
+    ],
+)
+def test_what_is_wrong_in_the_configuration_names_the_file(
+    examples: Path, run: Run, tmp_path: Path, line: str, says: str
+) -> None:
     config = tmp_path / "c.yaml"
-    config.write_text("apiVersion: dovetail.dev/v1\nkind: Config\ngpuPolicy: binpak\n", encoding="utf-8")
+    config.write_text(f"apiVersion: dovetail.dev/v1\nkind: Config\n{line}\n", encoding="utf-8")
     result = run("plan", "--config", config, *files(examples, *DEMO))
     assert result.exit_code == 2
-    assert f"{config}: gpuPolicy: there is no GPU policy 'binpak'" in result.stderr
+    assert f"{config}: {says}" in result.stderr
 
 
 def test_wrong_policy_arguments_name_the_file(examples: Path, run: Run, tmp_path: Path) -> None:
@@ -258,29 +275,6 @@ def test_no_nodes(examples: Path, run: Run) -> None:
     assert {pending["reason"] for pending in json.loads(result.stdout)["pending"]} == {"NoNodes"}
 
 
-# Gangs that do not fit: how many would, and what the next one lacks.
-
-
-def gang(examples: Path, replicas: int, dongles: int) -> str:
-    text = (examples / "koordinator" / "vgpu-job-3.yaml").read_text(encoding="utf-8")
-    return text.replace('dongle: "2"', f'dongle: "{dongles}"').replace("replicas: 3", f"replicas: {replicas}")
-
-
-def test_a_gang_that_does_not_fit(examples: Path, plan_json: PlanJson) -> None:
-    cluster = files(examples, "koordinator/cluster.yaml", "koordinator/gang.yaml")
-    plan = plan_json("-f", "-", *cluster, stdin=gang(examples, 3, 8))  # two nodes with eight dongles each
-    assert plan["placements"] == []
-    assert {pending["message"] for pending in plan["pending"]} == {
-        "2 of 3 members of default/gang-example fit, 3 must start together; the next finds 2 nodes: "
-        "example.com/dongle short by 8; 1: taint node-role.kubernetes.io/control-plane:NoSchedule not tolerated"
-    }
-    assert plan["pending"][0]["reasons"] == {"InsufficientExtendedResource": 2, "TaintNotTolerated": 1}
-    assert all(node["pods"] == {"before": 0, "after": 0} for node in plan["nodes"])
-
-
-def test_a_gang_with_too_few_pods(examples: Path, plan_json: PlanJson) -> None:
-    cluster = files(examples, "koordinator/cluster.yaml", "koordinator/gang.yaml")
-    plan = plan_json("-f", "-", *cluster, stdin=gang(examples, 2, 2))
-    assert {(pending["reason"], pending["message"]) for pending in plan["pending"]} == {
-        ("GroupIncomplete", "the pod group default/gang-example has 2 pods, fewer than its minMember 3")
-    }
+@pytest.mark.parametrize("folder", ["demo", "guide", "koordinator", "what-if"])
+def test_every_folder_of_examples_is_a_plan(examples: Path, run: Run, folder: str) -> None:
+    assert run("plan", *files(examples, folder)).exit_code == (3 if folder == "what-if" else 0)

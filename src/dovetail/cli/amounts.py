@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from dovetail.model.device import Device
 from dovetail.model.node import CPU, MEMORY, STORAGE
 
 
 def mib(amount: int) -> str:
     return f"{amount:,} MiB"
+
+
+def card_mib(amount: int) -> str:
+    """Of a card, or of a whole card that somebody got: 0 where nobody says how large it is."""
+    return mib(amount) if amount else "unknown"
+
+
+def card_index(device: Device) -> str:
+    """`-` where the node does not (or no longer) register the card."""
+    return "-" if device.quarantined else str(device.index)
 
 
 def amount_of(resource: str, amount: int) -> str:

@@ -123,6 +123,7 @@ def _document(scenario: Scenario, plan: dict[str, Any]) -> dict[str, Any]:
 def _text(scenario: Scenario, plan: Plan, wide: bool) -> str:
     from dovetail.cli import picture, plan_table, table
     from dovetail.cli.plan_json import summary
+    from dovetail.engine.usage import own_cards
 
     title = f"{scenario.letter}  node {scenario.node} × GPU {scenario.gpu}: {scenario.when}"
     nodes = plan.nodes
@@ -132,7 +133,7 @@ def _text(scenario: Scenario, plan: Plan, wide: bool) -> str:
         for share in outcome.decision.shares:
             holders.setdefault(share.uuid, []).append((outcome.pod.name, share.memory_mib))
     facts = summary(plan)
-    total = sum(len(use.cards) for use in plan.after)
+    total = sum(len(own_cards(use)) for use in plan.after)
     lines = [
         click.style(title, bold=True),
         f"   Buys: {scenario.buys}. Costs: {scenario.costs}.",

@@ -32,7 +32,7 @@ def explain(context: click.Context, /, target: tuple[str, ...], output: str, **a
     Exit codes: 0 the pod has a place, 3 it stays pending, 2 the input is wrong.
     """
     with progress("Reading"):
-        from dovetail.cli import encoding, explain_text, explaining, planning
+        from dovetail.cli import encoding, explain_text, explaining, plan_table, planning
         from dovetail.model.reason import Reason
 
         wanted = explaining.parse_target(target, asked["namespace"])
@@ -42,7 +42,10 @@ def explain(context: click.Context, /, target: tuple[str, ...], output: str, **a
     if output in encoding.FORMATS:
         click.echo(encoding.encode(explain_text.document(found), output))
     else:
+        for line in plan_table.problem_lines(found.problems, case.given.ignored, output == "wide"):
+            click.echo(line, err=True)
         click.echo("\n".join(explain_text.lines(found, output == "wide")))
-    if found.decision is not None and found.decision.reason == Reason.INVALID_REQUEST:
+    refused = found.decision is not None and found.decision.reason == Reason.INVALID_REQUEST
+    if refused or planning.of_severity(found.problems, "error"):
         context.exit(BAD_INPUT)
     context.exit(SOMETHING_PENDING if explain_text.state(found) == "pending" else ALL_PLACED)

@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from dovetail.cli import table
-from dovetail.cli.amounts import count, mib
+from dovetail.cli.amounts import card_mib, count
 from dovetail.cli.explaining import Answer
 from dovetail.cli.plan_json import devices, policy
+from dovetail.cli.planning import headline, of_severity
 from dovetail.engine.explain import Verdict
 from dovetail.model.decision import Share
 from dovetail.model.reason import POD_LEVEL, Reason, name, sentence
@@ -28,7 +29,7 @@ def state(answer: Answer) -> str:
 
 def document(answer: Answer) -> Json:
     shares, explanation = _shares(answer), answer.explanation
-    decision, suggestion = answer.decision, answer.suggestion
+    suggestion = answer.suggestion
     nearest = explanation.nearest if explanation is not None else None
     return {
         "apiVersion": "dovetail.dev/v1",
@@ -39,7 +40,7 @@ def document(answer: Answer) -> Json:
         "policy": policy(answer.pod),
         "node": answer.node.name if answer.node is not None else None,
         "devices": devices(answer.pod, answer.node, shares) if answer.node is not None else [],
-        "reason": name(decision.reason) if decision is not None else name(Reason.OK),
+        "reason": name(_reason(answer)),
         "message": _why_pending(answer) if state(answer) == "pending" else "",
         "counted": [{"why": why, "nodes": number} for why, number in explanation.counted] if explanation else [],
         "nodes": [_verdict_document(verdict) for verdict in explanation.verdicts] if explanation else [],
@@ -47,7 +48,9 @@ def document(answer: Answer) -> Json:
         "suggestion": None
         if suggestion is None
         else {"kind": suggestion.kind, "sentence": suggestion.sentence, "node": suggestion.verified_node},
-        "warnings": [str(problem) for problem in answer.problems if problem.severity == "warning"],
+        "warnings": of_severity(answer.problems, "warning"),
+        "errors": of_severity(answer.problems, "error"),
+        "notes": of_severity(answer.problems, "note"),
     }
 
 
@@ -81,9 +84,10 @@ def _where(answer: Answer) -> Iterator[str]:
     assert answer.node is not None
     yield f"  node  {answer.node.name}"
     for card in devices(answer.pod, answer.node, _shares(answer)):
-        which = "kubelet's choice" if card["uuid"] is None else f"{card['index']}  {card['uuid']}"
+        index = "-" if card["index"] is None else card["index"]
+        which = "kubelet's choice" if card["uuid"] is None else f"{index}  {card['uuid']}"
         compute = f", {card['compute_milli'] // 10} % compute" if card["compute_milli"] else ""
-        yield f"  GPU   {which}  {mib(card['memory_mib'])}{compute}  container {card['container']}"
+        yield f"  GPU   {which}  {card_mib(card['memory_mib'])}{compute}  container {card['container']}"
     if answer.running is not None and answer.running.shares is None and answer.pod.wants_devices:
         yield "  GPU   nobody wrote down which; plans assume the first that fit"
 
@@ -138,7 +142,14 @@ def _why_pending(answer: Answer) -> str:
         return answer.why
     if answer.decision.reason in POD_LEVEL:
         return sentence(answer.decision.reason)
-    return f"none of {count(len(answer.explanation.verdicts), 'node')} can take it"
+    number = len(answer.explanation.verdicts)
+    return "the only node cannot take it" if number == 1 else f"none of {count(number, 'node')} can take it"
+
+
+def _reason(answer: Answer) -> Reason:
+    if answer.decision is None or answer.decision.placed:
+        return Reason.OK
+    return headline(answer.decision.reason, answer.explanation.verdicts if answer.explanation is not None else ())
 
 
 def _counted(answer: Answer) -> Iterator[str]:

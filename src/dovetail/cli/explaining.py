@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dovetail.cli.errors import Refused
-from dovetail.cli.gangs import gathered, incomplete, is_gang
+from dovetail.cli.gangs import gathered, incomplete, is_gang, waiting
 from dovetail.cli.planning import Case, start
 from dovetail.engine.explain import Explanation, explain
 from dovetail.engine.scheduler import Scheduler
@@ -103,13 +103,14 @@ def _pending(scheduler: Scheduler, group: Group, pod: Pod, decision: Decision, p
         return Answer(pod, None, decision, why=pod.refusal.message, problems=problems)
     if decision.reason == Reason.GROUP_INCOMPLETE:
         return Answer(pod, None, decision, why=incomplete(group), problems=problems)
-    if not is_gang(group, decision.reason):
+    late = waiting(scheduler, group)
+    if not is_gang(late, decision.reason):
         explanation = explain(scheduler, pod, decision)
-        return Answer(pod, None, decision, explanation, suggest(scheduler, group, pod), problems=problems)
-    with gathered(scheduler, group) as gathering:
+        return Answer(pod, None, decision, explanation, suggest(scheduler, late, pod), problems=problems)
+    with gathered(scheduler, late) as gathering:
         asked = gathering.left_out or pod
         explanation = explain(scheduler, asked, decision)
-    suggestion = suggest(scheduler, group, asked)
+    suggestion = suggest(scheduler, late, asked)
     why = f"{gathering.sentence}; the next finds"
     return Answer(pod, None, decision, explanation, suggestion, why=why, problems=problems)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.pod import Group, Pod
@@ -15,30 +15,38 @@ from dovetail.model.reason import Reason
 class Gathering:
     """As many members as fit, and the first that does not."""
 
-    group: Group
+    group: Group  # of the members that wait
     fit: int
     left_out: Pod | None
 
     @property
     def sentence(self) -> str:
-        needed = self.group.minimum - self.group.running
-        return f"{self.fit} of {len(self.group.pods)} members of {self.group.name} fit, {needed} must start together"
+        group = self.group
+        others = f" beside {group.running} that run{'s' * (group.running == 1)}" if group.running else ""
+        needed = group.minimum - group.running
+        return f"{self.fit} of {len(group.pods)} members of {group.title} fit, {needed} must start together{others}"
+
+
+def waiting(scheduler: Scheduler, group: Group) -> Group:
+    """The members without a place; those that have one count as running."""
+    pods = tuple(pod for pod in group.pods if pod.uid not in scheduler.ledger.pods)
+    return replace(group, pods=pods, running=group.running + len(group.pods) - len(pods))
 
 
 def is_gang(group: Group, reason: Reason) -> bool:
-    """True where the pod waits for its group, not for itself alone."""
+    """True where a waiting pod waits for its group, not for itself alone."""
     enough = len(group.pods) + group.running >= group.minimum
     return enough and group.minimum - group.running > 1 and reason != Reason.INVALID_REQUEST
 
 
 def incomplete(group: Group) -> str:
     members = len(group.pods) + group.running
-    return f"the pod group {group.name} has {members} pods, fewer than its minMember {group.minimum}"
+    return f"the pod group {group.title} has {members} pods, fewer than its minMember {group.minimum}"
 
 
 @contextmanager
 def gathered(scheduler: Scheduler, group: Group) -> Iterator[Gathering]:
-    """While it lasts, the members that fit hold their places; afterwards nothing has happened."""
+    """While it lasts, the waiting members that fit hold their places; afterwards nothing has happened."""
     with scheduler.ledger.transaction():
         decisions = scheduler.place([Group(pod.key, (pod,)) for pod in group.pods])
         left_out = [pod for pod, decision in zip(group.pods, decisions, strict=True) if not decision.placed]

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import click
 
-from dovetail.cli.amounts import count
-from dovetail.engine.usage import CardUse, NodeUse
+from dovetail.cli.amounts import card_index, card_mib, count
+from dovetail.engine.usage import CardUse, NodeUse, own_cards
+from dovetail.model.order import natural
 
 WIDTH = 32  # cells of a bar
 MOST_BARS = 64  # cards drawn as bars; more become a cell each
@@ -62,11 +63,11 @@ def draw(uses: Sequence[NodeUse], holders: Holders, ink: Ink) -> Iterator[str]:
 
 
 def _bars(uses: Sequence[NodeUse], holders: Holders, ink: Ink) -> Iterator[str]:
-    names = sorted({pod for held in holders.values() for pod, _ in held})
+    names = sorted({pod for held in holders.values() for pod, _ in held}, key=natural)
     colours = {name: COLOURS[at % len(COLOURS)] for at, name in enumerate(names)}
     widest = max((len(_memory(card)) for use in uses for card in use.cards), default=0)
     for use in uses:
-        models = Counter(card.device.model for card in use.cards)
+        models = Counter(card.device.model for card in own_cards(use))
         title = ", ".join(f"{number} × {model}" for model, number in models.items())
         yield f"{click.style(use.node.name, bold=True)}  {title if ink is UNICODE else title.replace('×', 'x')}"
         for card in use.cards:
@@ -75,8 +76,10 @@ def _bars(uses: Sequence[NodeUse], holders: Holders, ink: Ink) -> Iterator[str]:
             others = len(set(card.pods)) - len(held)
             if others > 0:
                 who += ("  " if who else "") + f"+ {count(others, 'pod')}"
+            if card.assumed:
+                who += "  " + click.style("(assumed)", dim=True)
             bar = _bar(card, held, colours, ink)
-            yield f"  {card.device.index:>2} {bar} {_memory(card):>{widest}}  {who or _state(card)}".rstrip()
+            yield f"  {card_index(card.device):>2} {bar} {_memory(card):>{widest}}  {who or _state(card)}".rstrip()
 
 
 def _bar(card: CardUse, held: Sequence[tuple[str, int]], colours: Mapping[str, str], ink: Ink) -> str:
@@ -98,7 +101,7 @@ def _bar(card: CardUse, held: Sequence[tuple[str, int]], colours: Mapping[str, s
 
 
 def _memory(card: CardUse) -> str:
-    return f"{card.memory_used_mib:,} / {card.device.memory_mib:,} MiB"
+    return f"{card.memory_used_mib:,} / {card_mib(card.device.memory_mib)}"
 
 
 def _state(card: CardUse) -> str:

@@ -38,7 +38,7 @@ def plan(context: click.Context, /, output: str, **asked: Any) -> None:
         click.echo(encoding.encode(plan_json.document(made), output))
     else:
         wide = output == "wide"
-        for line in plan_table.problem_lines(made, wide):
+        for line in plan_table.problem_lines(made.problems, made.ignored, wide):
             click.echo(line, err=True)
         click.echo("\n".join(plan_table.lines(made, wide)))
     context.exit(planning.exit_code(made))

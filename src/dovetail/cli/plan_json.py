@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from dovetail.cli.planning import Outcome, Plan, why_pending
+from dovetail.cli.planning import Outcome, Plan, headline, why_pending
 from dovetail.engine.explain import Verdict
 from dovetail.engine.usage import CardUse, NodeUse, whole_cards_free
 from dovetail.model.decision import Share
@@ -64,7 +64,7 @@ def policy(pod: Pod) -> Json:
 
 def devices(pod: Pod, node: Node, shares: tuple[Share, ...]) -> list[Json]:
     """Where kubelet picks the card (stock plugin), uuid and index are null: nobody knows them yet."""
-    indexes = {device.uuid: device.index for device in node.devices}
+    indexes = {device.uuid: device.index for device in node.devices}  # a quarantined card is not among them
     known = node.enforcer != Enforcer.STOCK
     return [
         {
@@ -89,7 +89,7 @@ def _pending(outcome: Outcome) -> Json:
         "namespace": outcome.pod.namespace,
         "pod": outcome.pod.name,
         "policy": policy(outcome.pod),
-        "reason": name(outcome.decision.reason),
+        "reason": name(headline(outcome.decision.reason, outcome.verdicts)),
         "message": why_pending(outcome),
         "reasons": dict(sorted(numbers.items(), key=lambda item: (-item[1], item[0]))),
         "nodes": node_reasons(outcome.verdicts),
@@ -120,7 +120,7 @@ def _card(before: CardUse, after: CardUse) -> Json:
     device = after.device
     return {
         "uuid": device.uuid,
-        "index": device.index,
+        "index": None if device.quarantined else device.index,
         "model": device.model,
         "healthy": device.healthy,
         "cordoned": device.cordoned,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import click
 
 from dovetail.cli import table
-from dovetail.cli.amounts import amount_of, change, count, mib, percent
+from dovetail.cli.amounts import amount_of, card_index, card_mib, change, count, percent
 from dovetail.cli.plan_json import policy, summary
-from dovetail.cli.planning import Outcome, Plan, why_pending
-from dovetail.engine.usage import NodeUse, whole_cards_free
+from dovetail.cli.planning import Outcome, Plan, headline, of_severity, why_pending
+from dovetail.engine.usage import NodeUse, own_cards, whole_cards_free
+from dovetail.kube.problems import Problem
 from dovetail.model.node import CPU, MEMORY, Enforcer, Node
 from dovetail.model.reason import name
 
@@ -48,18 +50,18 @@ def closing(plan: Plan) -> str:
     return " · ".join(parts)
 
 
-def problem_lines(plan: Plan, wide: bool) -> Iterator[str]:
+def problem_lines(problems: Sequence[Problem], ignored: Mapping[str, int], wide: bool) -> Iterator[str]:
     """What was odd about the input: for stderr, so that the plan itself can be piped on."""
     for severity, colour in (("error", "red"), ("warning", "yellow")):
-        said = plan.said(severity)
+        said = of_severity(problems, severity)
         shown = said if wide else said[:MOST_PROBLEMS]
         for text in shown:
             yield f"{click.style(severity, fg=colour)}: {text}"
         if len(shown) < len(said):
             yield f"{severity}: and {len(said) - len(shown):,} more; -o wide shows all"
-    notes = plan.said("note")
-    if plan.ignored:
-        kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(plan.ignored.items()))
+    notes = of_severity(problems, "note")
+    if ignored:
+        kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(ignored.items()))
         notes.append(f"ignored, as they do not matter for placing: {kinds}")
     if wide:
         yield from (f"note: {text}" for text in notes)
@@ -67,8 +69,8 @@ def problem_lines(plan: Plan, wide: bool) -> Iterator[str]:
         yield f"{count(len(notes), 'note')} on what was filled in or left out; -o wide shows them"
 
 
-def gpu_cell(outcome: Outcome, node: Node) -> str:
-    """`0,1`; `any` where kubelet picks the card; `-` where none is asked for."""
+def gpu_cell(outcome: Outcome, node: Node, short: Mapping[str, str]) -> str:
+    """`0,1`; `kubelet's choice` where nobody knows; `-` where none is asked for."""
     shares = outcome.decision.shares
     if not shares:
         return "-"
@@ -77,13 +79,19 @@ def gpu_cell(outcome: Outcome, node: Node) -> str:
     indexes = {device.uuid: device.index for device in node.devices}
     cards = sorted({share.uuid: indexes.get(share.uuid, -1) for share in shares}.items(), key=lambda card: card[1])
     if len(cards) == 1:
-        return f"{cards[0][1]}  {short_uuid(cards[0][0])}"
+        return f"{cards[0][1]}  {short[cards[0][0]]}"
     return ",".join(str(index) for _, index in cards)
 
 
-def short_uuid(uuid: str) -> str:
-    """`GPU-ef931851-ecba-…` → `GPU-ef931851`: enough to tell cards apart."""
-    return "-".join(uuid.split("-")[:2]) if uuid.startswith("GPU-") else uuid
+def short_uuids(uuids: Iterable[str]) -> dict[str, str]:
+    """`GPU-ef931851-ecba-…` → `GPU-ef931851`, or as many parts more as tell it from all the others."""
+    parts = {uuid: uuid.split("-") for uuid in uuids}
+    taken = Counter("-".join(words[:number]) for words in parts.values() for number in range(2, len(words) + 1))
+    short = {}
+    for uuid, words in parts.items():
+        starts = ("-".join(words[:number]) for number in range(2, len(words)))
+        short[uuid] = next((s for s in starts if taken[s] == 1), uuid) if words[0] == "GPU" else uuid
+    return short
 
 
 def _heading(title: str, number: int, colour: str | None = None) -> str:
@@ -92,20 +100,26 @@ def _heading(title: str, number: int, colour: str | None = None) -> str:
 
 def _placements(plan: Plan) -> str:
     nodes = plan.nodes
+    short = short_uuids(card.device.uuid for use in plan.after for card in use.cards)
     rows = []
     for outcome in plan.placed:
         pod, node = outcome.pod, nodes[outcome.decision.node or ""]
         asked = outcome.decision.shares
-        memory = mib(sum(share.memory_mib for share in asked)) if asked else "-"
+        memory = card_mib(sum(share.memory_mib for share in asked)) if asked else "-"
         chosen = policy(pod)
         axes = f"{chosen['node']} × {chosen['gpu']}" if asked else chosen["node"]
-        rows.append((pod.namespace, pod.name, node.name, gpu_cell(outcome, node), memory, axes))
+        rows.append((pod.namespace, pod.name, node.name, gpu_cell(outcome, node, short), memory, axes))
     return table.render(("NAMESPACE", "POD", "NODE", "GPU", "GPU MEMORY", "NODE × GPU POLICY"), rows, right=(4,))
 
 
 def _pending(plan: Plan) -> str:
     rows = [
-        (outcome.pod.namespace, outcome.pod.name, name(outcome.decision.reason), why_pending(outcome))
+        (
+            outcome.pod.namespace,
+            outcome.pod.name,
+            name(headline(outcome.decision.reason, outcome.verdicts)),
+            why_pending(outcome),
+        )
         for outcome in plan.pending
     ]
     return table.render(("NAMESPACE", "POD", "REASON", "WHY"), rows)
@@ -131,19 +145,17 @@ def _node_row(before: NodeUse, after: NodeUse) -> tuple[str, ...]:
         cells.append(f"{used} of {amount_of(resource, node.allocatable.get(resource, 0))}")
     if not after.cards:
         return (*cells, "-", "-", "-")
-    memory, compute = _gpu_percent(before), _gpu_percent(after)
-    cells += [change(old, new) for old, new in zip(memory, compute, strict=True)]
+    cells += [change(old, new) for old, new in zip(_gpu_percent(before), _gpu_percent(after), strict=True)]
     free = change(str(whole_cards_free((before,))), str(whole_cards_free((after,))))
-    return (*cells, f"{free} of {len(after.cards)}")
+    return (*cells, f"{free} of {len(own_cards(after))}")
 
 
 def _gpu_percent(use: NodeUse) -> tuple[str, str]:
-    """Memory and compute in use over all cards of the node."""
+    """Memory and compute in use over all cards that the node registers."""
+    cards = own_cards(use)
     return (
-        percent(sum(card.memory_used_mib for card in use.cards), sum(card.device.memory_mib for card in use.cards)),
-        percent(
-            sum(card.compute_used_milli for card in use.cards), sum(card.device.compute_milli for card in use.cards)
-        ),
+        percent(sum(card.memory_used_mib for card in cards), sum(card.device.memory_mib for card in cards)),
+        percent(sum(card.compute_used_milli for card in cards), sum(card.device.compute_milli for card in cards)),
     )
 
 
@@ -161,10 +173,10 @@ def _cards(plan: Plan) -> str:
             rows.append(
                 (
                     after.node.name,
-                    str(device.index),
+                    card_index(device),
                     device.uuid,
                     device.model,
-                    f"{memory} of {mib(device.memory_mib)}",
+                    f"{memory} of {card_mib(device.memory_mib)}",
                     f"{compute} of {device.compute_milli // 10} %",
                     f"{change(str(old.slots_used), str(new.slots_used))} of {device.slots}",
                     (state + " ".join(new.pods)) or "-",

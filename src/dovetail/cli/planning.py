@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from dovetail import config as configuration
 from dovetail import kernel_cache
 from dovetail.cli.errors import ALL_PLACED, BAD_INPUT, SOMETHING_PENDING, Refused
-from dovetail.cli.gangs import Gathering, gathered, incomplete, is_gang
+from dovetail.cli.gangs import Gathering, gathered, incomplete, is_gang, waiting
 from dovetail.cli.options import Asked
 from dovetail.engine.explain import Verdict, verdicts
 from dovetail.engine.scheduler import Scheduler
@@ -21,6 +21,7 @@ from dovetail.engine.usage import NodeUse, usage
 from dovetail.kube import cluster, documents
 from dovetail.kube.cluster import ClusterInput
 from dovetail.kube.device_config import read_device_config
+from dovetail.kube.policies import PolicyError, parse_device_policy, parse_node_policy
 from dovetail.kube.problems import InputError, Problem, Problems
 from dovetail.kube.settings import Settings
 from dovetail.model.decision import Decision
@@ -53,7 +54,7 @@ class Outcome:
     """What became of one pod. `verdicts` says what every node lacked, once all the others were placed."""
 
     pod: Pod
-    group: Group
+    group: Group  # those of its group that wait; the others count as running
     decision: Decision
     verdicts: tuple[Verdict, ...] = ()
     gathering: Gathering | None = None  # of a gang that was not placed; the verdicts are then those of its next member
@@ -76,11 +77,15 @@ class Plan:
         return [outcome for outcome in self.outcomes if not outcome.decision.placed]
 
     def said(self, severity: str) -> list[str]:
-        return [str(problem) for problem in self.problems if problem.severity == severity]
+        return of_severity(self.problems, severity)
 
     @property
     def nodes(self) -> dict[str, Node]:
         return {use.node.name: use.node for use in self.after}
+
+
+def of_severity(problems: Sequence[Problem], severity: str) -> list[str]:
+    return [str(problem) for problem in problems if problem.severity == severity]
 
 
 def read(asked: Asked, stdin: IO[bytes] | None = None) -> Case:
@@ -120,7 +125,10 @@ def plan(case: Case) -> Plan:
     before = usage(scheduler)
     groups = case.given.groups
     decisions = iter(scheduler.place(groups))
-    outcomes = [Outcome(pod, group, next(decisions)) for group in groups for pod in group.pods]
+    outcomes = []
+    for group in groups:
+        late = waiting(scheduler, group)
+        outcomes += [Outcome(pod, late, next(decisions)) for pod in group.pods]
     known: dict[object, Lack] = {}  # replicas lack the same things: asked once
     outcomes = [_with_verdicts(scheduler, outcome, known) for outcome in outcomes]
     return Plan(
@@ -137,6 +145,14 @@ def exit_code(plan: Plan) -> int:
     if refused or plan.said("error"):
         return BAD_INPUT
     return SOMETHING_PENDING if plan.pending else ALL_PLACED
+
+
+def headline(reason: Reason, found: Sequence[Verdict]) -> Reason:
+    """The one reason to name: what most nodes say in the end, unless no node can cure it."""
+    numbers = Counter(verdict.reason for verdict in found if verdict.reason != Reason.OK)
+    if reason in POD_LEVEL or not numbers:
+        return reason
+    return min(numbers, key=lambda one: (-numbers[one], one))
 
 
 def why_pending(outcome: Outcome) -> str:
@@ -201,18 +217,15 @@ def _settle(asked: Asked) -> tuple[configuration.Config, Settings]:
         raise Refused(str(error)) from error
     node = asked.node_policy or config.node_policy or DEFAULT_PROFILE.node
     chain = asked.gpu_policy or config.gpu_policy or ",".join(DEFAULT_PROFILE.device)
-    device = tuple(part.strip() for part in chain.split(","))
-    of_node = "--node-policy" if asked.node_policy else f"{asked.config}: nodePolicy"
-    of_device = "--gpu-policy" if asked.gpu_policy else f"{asked.config}: gpuPolicy"
-    _check_policy(of_node, "node", node, NODE_POLICIES)
-    for name in device:
-        _check_policy(of_device, "GPU", name, DEVICE_POLICIES)
-    settings = Settings(
-        profile=Profile(node, device),
-        node_policies=frozenset(NODE_POLICIES),
-        device_policies=frozenset(DEVICE_POLICIES),
-    )
-    return config, settings
+    known = Settings(node_policies=frozenset(NODE_POLICIES), device_policies=frozenset(DEVICE_POLICIES))
+    source = "--node-policy" if asked.node_policy else f"{asked.config}: nodePolicy"
+    try:
+        of_node = parse_node_policy(node.strip(), known.node_policies)
+        source = "--gpu-policy" if asked.gpu_policy else f"{asked.config}: gpuPolicy"
+        of_device = parse_device_policy(chain, known.device_policies)
+    except PolicyError as error:
+        raise Refused(f"{source}: {error}") from error
+    return config, dataclasses.replace(known, profile=Profile(of_node, of_device))
 
 
 def _with_vendors(settings: Settings, path: str | None, problems: Problems) -> Settings:
@@ -226,11 +239,6 @@ def _with_vendors(settings: Settings, path: str | None, problems: Problems) -> S
     vendors = read_device_config(path, text, problems)
     problems.stop_if_fatal()
     return dataclasses.replace(settings, vendors=vendors)
-
-
-def _check_policy(source: str, axis: str, name: str, table: Mapping[str, Any]) -> None:
-    if name not in table:
-        raise Refused(f"{source}: there is no {axis} policy {name!r}; choose one of: {', '.join(table)}")
 
 
 def _in_namespace(document: documents.Document, namespace: str) -> documents.Document:

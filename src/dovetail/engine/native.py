@@ -100,7 +100,7 @@ AXES: tuple[tuple[Any, str], ...] = (  # how many dimensions each array has
     (Journal, "line 2 used 2 scored 2 held 3 sums 2"),
     (
         Scratch,
-        "run 2 trial 2 peak 2 left 2 left_trial 2 order 1 fitting 1 chosen 1 best 1 keys 2 picked 2 counts 1 room 2",
+        "run 2 trial 2 peak 2 left 2 order 1 fitting 1 chosen 1 best 1 keys 2 picked 2 counts 1 room 2",
     ),
     (State, "masks 2 heads 1"),
     (

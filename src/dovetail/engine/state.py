@@ -89,7 +89,6 @@ class Scratch(NamedTuple):
     trial: Ints  # [card, 3]: the same, for an init container
     peak: Ints  # [card, 3]
     left: Ints  # [vendor, 2]: quota of memory and compute
-    left_trial: Ints  # [vendor, 2]
     order: Ints  # [card]
     fitting: Ints  # [card]
     chosen: Ints  # [card]

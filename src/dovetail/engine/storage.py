@@ -191,7 +191,6 @@ def _scratch(cards: int, vendors: int, picked: int) -> Scratch:
         trial=zeros(cards, 3),
         peak=zeros(cards, 3),
         left=zeros(vendors, 2),
-        left_trial=zeros(vendors, 2),
         order=zeros(cards),
         fitting=zeros(cards),
         chosen=zeros(cards),

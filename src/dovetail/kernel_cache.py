@@ -11,6 +11,8 @@ import os
 import platform
 import shutil
 import time
+from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -36,6 +38,22 @@ def prepare() -> bool:
     return True
 
 
+def is_warm(kernel: str) -> bool:
+    """True where an earlier run left this kernel behind."""
+    return _mark(kernel).exists()
+
+
+def remember(kernel: str) -> None:
+    """For the next run: this kernel need not be compiled."""
+    with suppress(OSError):
+        _mark(kernel).touch()
+
+
+def _mark(kernel: str) -> Path:
+    folder = Path(os.environ.get("NUMBA_CACHE_DIR", os.devnull))
+    return folder / f"{fingerprint()}-{hashlib.sha256(kernel.encode()).hexdigest()[:16]}.compiled"
+
+
 def home() -> Path:
     given = os.environ.get("DOVETAIL_CACHE_DIR")
     if given:
@@ -44,6 +62,7 @@ def home() -> Path:
     return Path(base) / "dovetail"
 
 
+@cache
 def fingerprint() -> str:
     """Changes with any source a kernel is made of, with numba and with Python."""
     digest = hashlib.sha256(f"{version('numba')} {platform.python_version()} {platform.machine()}".encode())

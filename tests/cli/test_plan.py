@@ -117,6 +117,26 @@ def test_a_missing_file_is_named(run: Run) -> None:
     assert "nowhere.yaml: cannot be read: No such file or directory" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("spec", "reason", "says"),
+    [
+        ("schedulingGates: [{name: example.com/hold}]", "SchedulingGated", "gates are removed: example.com/hold"),
+        ("resourceClaims: [{name: gpu}]", "ResourceClaimsNotSupported", "ask by a resource such as nvidia.com/gpu"),
+    ],
+)
+def test_what_is_not_placed_yet_is_pending_not_wrong(
+    examples: Path, run: Run, spec: str, reason: str, says: str
+) -> None:
+    pod = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  {spec}\n  containers: [{{name: main}}]\n"
+    for command in (("plan",), ("explain", "p")):
+        result = run(*command, "-o", "json", "-f", "-", *files(examples, "demo/cluster.yaml"), stdin=pod)
+        assert result.exit_code == 3
+        found = json.loads(result.stdout)
+        found = found["pending"][0] if command == ("plan",) else found
+        assert found["reason"] == reason
+        assert says in found["message"]
+
+
 # Policies.
 
 

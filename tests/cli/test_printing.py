@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import sys
 import time
+from pathlib import Path
 
 import click
 import pytest
 
-from dovetail.cli import amounts, picture, table
+from dovetail import kernel_cache
+from dovetail.cli import amounts, picture, planning, table
+from dovetail.cli.options import Asked
 from dovetail.cli.progress import progress
 from dovetail.engine.usage import CardUse, NodeUse
 from dovetail.model.device import Device
@@ -129,3 +132,19 @@ def test_progress_is_for_terminals_and_for_the_slow(monkeypatch: pytest.MonkeyPa
         with progress("Placing", patience):
             time.sleep(0.05)
         assert ("Placing" in stream.getvalue()) is said
+
+
+def test_whoever_waits_for_a_compiler_is_told_so_once(
+    examples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    files = tuple(str(examples / "demo" / name) for name in ("cluster.yaml", "demo-b.yaml"))
+    few = planning.read(Asked(files))
+    assert planning.activity(few) == "Placing"
+    compiled = planning.read(Asked(files, engine="compiled"))
+    assert planning.activity(compiled) == "Compiling the kernel for spread × binpack, once: about 15 s"
+    monkeypatch.setattr(planning, "COMPILE_FROM", 8)  # two nodes × four pods
+    assert planning.activity(few).startswith("Compiling")
+    assert planning.activity(planning.read(Asked(files, engine="interpreted"))) == "Placing"
+    kernel_cache.remember("spread × binpack")
+    assert planning.activity(compiled) == "Placing"

@@ -11,6 +11,7 @@ import click
 
 from dovetail.cli.errors import Refused
 from dovetail.cli.options import Asked, color_option, engine_option, output_option
+from dovetail.cli.progress import progress
 
 if TYPE_CHECKING:
     from dovetail.cli.planning import Plan
@@ -106,7 +107,9 @@ def _plan(scenario: Scenario, engine: str) -> Plan:
     from dovetail.cli import planning
 
     files = (str(folder() / "cluster.yaml"), str(folder() / scenario.file))
-    return planning.plan(planning.read(Asked(filenames=files, engine=engine)))
+    case = planning.read(Asked(filenames=files, engine=engine))
+    with progress(planning.activity(case)):
+        return planning.plan(case)
 
 
 def _document(scenario: Scenario, plan: dict[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def explain(context: click.Context, /, target: tuple[str, ...], output: str, **a
 
         wanted = explaining.parse_target(target, asked["namespace"])
         case = planning.read(Asked(**asked))
-    with progress("Placing"):
+    with progress(planning.activity(case)):
         found = explaining.answer(case, wanted)
     if output in encoding.FORMATS:
         click.echo(encoding.encode(explain_text.document(found), output))

@@ -32,7 +32,7 @@ def plan(context: click.Context, /, output: str, **asked: Any) -> None:
         from dovetail.cli import encoding, plan_json, plan_table, planning
 
         case = planning.read(Asked(**asked))
-    with progress("Placing"):
+    with progress(planning.activity(case)):
         made = planning.plan(case)
     if output in encoding.FORMATS:
         click.echo(encoding.encode(plan_json.document(made), output))

@@ -16,7 +16,7 @@ from dovetail.cli.errors import ALL_PLACED, BAD_INPUT, SOMETHING_PENDING, Refuse
 from dovetail.cli.gangs import Gathering, gathered, incomplete, is_gang, waiting
 from dovetail.cli.options import Asked
 from dovetail.engine.explain import Verdict, verdicts
-from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.scheduler import COMPILE_FROM, Scheduler
 from dovetail.engine.usage import NodeUse, usage
 from dovetail.kube import cluster, documents
 from dovetail.kube.cluster import ClusterInput
@@ -35,6 +35,7 @@ Lack = tuple[tuple[Verdict, ...], Gathering | None]
 
 NOW = 0.0  # a plan has no time: everything happens at once
 MOST_COMPLAINTS = 20
+COMPILE_SECONDS = 15  # per kernel, measured on two cores
 CLUSTER_SCOPED = frozenset({"Node", "Namespace", "PriorityClass", "RuntimeClass"})
 
 
@@ -119,12 +120,35 @@ def start(case: Case) -> tuple[Scheduler, list[Problem]]:
     return scheduler, [Problem("warning", e.subject, "", e.message) for e in effects if isinstance(e, Warn)]
 
 
+def kernels(case: Case) -> list[str]:
+    """`binpack × spread` of every profile that will run compiled."""
+    pods = [pod for group in case.given.groups for pod in group.pods]
+    few = len(pods) * len(case.given.nodes) < COMPILE_FROM
+    if not pods or case.engine == "interpreted" or (case.engine == "auto" and few):
+        return []
+    profiles = {(pod.profile.node, pod.profile.device) for pod in pods}
+    return sorted(f"{node} × {','.join(device)}" for node, device in profiles)
+
+
+def activity(case: Case) -> str:
+    """What takes the time, for people who wait: placing, or compiling what no run before has compiled."""
+    wanted = kernels(case)
+    if wanted and kernel_cache.prepare():
+        wanted = [kernel for kernel in wanted if not kernel_cache.is_warm(kernel)]
+    if not wanted:
+        return "Placing"
+    what = f"the kernel for {wanted[0]}" if len(wanted) == 1 else f"{len(wanted)} kernels"
+    return f"Compiling {what}, once: about {COMPILE_SECONDS * len(wanted)} s"
+
+
 def plan(case: Case) -> Plan:
     """Places everything, in the order of the groups, and says what every pending pod lacks in the end."""
     scheduler, warnings = start(case)
     before = usage(scheduler)
     groups = case.given.groups
     decisions = iter(scheduler.place(groups))
+    for kernel in kernels(case):
+        kernel_cache.remember(kernel)
     outcomes = []
     for group in groups:
         late = waiting(scheduler, group)

@@ -235,7 +235,9 @@ def _claims_and_gates(template: Template, refusals: _Refusals, problems: Problem
     spec, where = template.spec, template.where
     claims = spec.resource_claims or any(c.resources.claims for c in (*spec.init_containers, *spec.containers))
     if claims:
-        message = "resource claims are not placed yet; the pod stays pending"
+        message = (
+            "resource claims (DRA) are not placed yet, the pod stays pending; ask by a resource such as nvidia.com/gpu"
+        )
         problems.warning(where, f"{template.path}.resourceClaims", message)
         refusals.add(Reason.RESOURCE_CLAIMS, message)
     if spec.scheduling_gates:

@@ -142,5 +142,5 @@ def test_what_waits_is_placed_when_there_is_room(world: World) -> None:
         effects = scheduler.handle(PodGone(1.0, min(scheduler.ledger.pods)))
         bound += [effect.pod for effect in effects if isinstance(effect, Bind)]
     assert scheduler.ledger.pods == {}
-    for group in scheduler.waiting.values():
+    for group in scheduler.waiting:
         assert not any(d.placed for d in made(world.nodes).place([group]))

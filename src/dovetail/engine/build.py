@@ -42,6 +42,7 @@ class Kernel(NamedTuple):
     node_policy: NodePolicy
     style: Ints
     place_groups: Callable[[State, Batch], None]
+    fits_row: Callable[[State, Batch, int], bool]
 
 
 class Lens(NamedTuple):
@@ -77,8 +78,7 @@ class Builder:
         key = (profile.node, profile.device)
         if key not in self._kernels:
             hooks, style = profile_hooks(profile)
-            place = self._compiled_place(hooks) if self.compiled else self.specialise(kernel_place.place_groups, hooks)
-            self._kernels[key] = Kernel(NODE_POLICIES[profile.node], style, place)
+            self._kernels[key] = Kernel(NODE_POLICIES[profile.node], style, *self._doors(hooks))
         return self._kernels[key]
 
     def lens(self, profile: Profile) -> Lens:
@@ -104,17 +104,14 @@ class Builder:
         call = native.Caller()
         return BookKeeping(*(partial(call, entry) for entry in entries))
 
-    def _compiled_place(self, hooks: Hooks) -> Callable[[State, Batch], None]:
+    def _doors(self, hooks: Hooks) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        if not self.compiled:
+            return self.specialise(kernel_place.place_groups, hooks), self.specialise(kernel_place.fits_row, hooks)
         from dovetail.engine import native  # numba takes 0.3 s and 90 MB: only for those who need it
 
-        entry, call = self.specialise(native.place_entry, hooks), native.Caller()
-
-        def place_groups(state: State, batch: Batch) -> None:
-            address, alive = native.pack(batch)
-            call(entry, state, address)
-            del alive  # not before the call is over
-
-        return place_groups
+        call = native.Caller()
+        place, fits = self.specialise(native.place_entry, hooks), self.specialise(native.fits_entry, hooks)
+        return partial(call, place), partial(call, fits)
 
     def specialise(self, function: Callable[..., Any], hooks: Hooks) -> Callable[..., Any]:
         """A copy of `function` that calls copies of its helpers, with the hooks put in."""

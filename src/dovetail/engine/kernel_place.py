@@ -170,6 +170,14 @@ def best_row(state: State, batch: Batch, k: int, v: int) -> int:
         find_best(vectors, rank, v, block)
 
 
+def fits_row(state: State, batch: Batch, i: int) -> bool:
+    """Could node i take the batch's first pod now?"""
+    if state.masks[batch.mask[0], i] != 0:
+        return False
+    s, draw = batch.shape[0], batch.draw[0]
+    return node_refusal(state.rows, state.wants, i, s, batch.style, batch.quota, draw, state.scratch) == 0
+
+
 def commonest_refusal(state: State, v: int) -> int:
     """What most nodes said; the smallest code on ties."""
     counts, score = state.scratch.counts, state.vectors.score

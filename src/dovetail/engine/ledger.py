@@ -310,8 +310,13 @@ class Ledger:
     def is_reserved(self, uid: str) -> bool:
         return uid in self.pods and int(self.book.pod[self.pods[uid].slot, POD_STATE]) == RESERVED
 
+    def row_holding(self, uid: str) -> int:
+        """The row the pod is on, or NONE."""
+        held = self.pods.get(uid)
+        return NONE if held is None else int(self.book.pod[held.slot, POD_ROW])
+
     def node_of(self, uid: str) -> str:
-        return self.nodes[int(self.book.pod[self.pods[uid].slot, POD_ROW])].name
+        return self.nodes[self.row_holding(uid)].name
 
     def shares(self, slot: int) -> tuple[Share, ...]:
         """What a pod holds, container by container."""

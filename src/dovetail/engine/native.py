@@ -20,7 +20,7 @@ from numba.extending import intrinsic, models, register_model
 from numba.np import arrayobj
 
 from dovetail.engine.kernel_book import charge, release, roll_back, settle
-from dovetail.engine.kernel_place import place_groups
+from dovetail.engine.kernel_place import fits_row, place_groups
 from dovetail.engine.state import Batch, Book, Journal, Scratch, State, Vectors
 from dovetail.policies.rows import Rows, Wants
 
@@ -38,6 +38,7 @@ class Table(types.Type):  # type: ignore[misc]
             self.offsets[name] = at
             at += 1 + (kind.ndim if isinstance(kind, types.Array) else 0)
         self.words = at
+        self.dtypes = {name: np.dtype(str(kind.dtype)) for name, kind in fields if isinstance(kind, types.Array)}
         super().__init__(name=f"dovetail.{title}({', '.join(f'{n}: {k}' for n, k in fields)})")
 
 
@@ -124,7 +125,7 @@ def pack(values: Any) -> tuple[int, tuple[Any, ...]]:
             words[at], below = pack(value)
             alive.append(below)
         elif isinstance(kind, types.Array):
-            if value.ndim != kind.ndim or not value.flags.c_contiguous or value.dtype.name != str(kind.dtype):
+            if value.ndim != kind.ndim or value.dtype != table.dtypes[name] or not value.flags.c_contiguous:
                 raise TypeError(f"{table.name.partition('(')[0]}.{name}: {value.dtype} {value.shape} is not {kind}")
             words[at] = value.__array_interface__["data"][0]
             words[at + 1 : at + 1 + kind.ndim] = value.shape
@@ -154,6 +155,10 @@ def place_entry(state: int, batch: int) -> None:
     place_groups(state_at(state), batch_at(batch))
 
 
+def fits_entry(state: int, batch: int, row: int) -> bool:
+    return fits_row(state_at(state), batch_at(batch), row)
+
+
 def charge_entry(state: int, slot: int, sign: int) -> None:
     charge(state_at(state), slot, sign)
 
@@ -181,14 +186,16 @@ def compile_function(function: Any, cache: bool) -> Any:
 
 
 class Caller:
-    """Calls entries with named tuples, laying each state out once."""
+    """Calls entries with named tuples. The last state and the last batch are laid out once, however often they come."""
 
     def __init__(self) -> None:
-        self._state: State | None = None
-        self._address, self._alive = 0, ()
+        self._packed: dict[Any, tuple[Any, int, Any]] = {}  # class -> (values, address, what must stay alive)
 
-    def __call__(self, entry: Any, state: State, *arguments: Any) -> None:
-        if state is not self._state:
-            self._address, self._alive = pack(state)
-            self._state = state
-        entry(self._address, *arguments)
+    def __call__(self, entry: Any, *arguments: Any) -> Any:
+        return entry(*[self._address(value) if type(value) in TABLES else value for value in arguments])
+
+    def _address(self, values: Any) -> int:
+        last = self._packed.get(type(values))
+        if last is None or last[0] is not values:
+            last = self._packed[type(values)] = (values, *pack(values))
+        return last[1]

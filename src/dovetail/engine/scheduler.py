@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -13,6 +13,7 @@ from dovetail.engine.build import Kernel, Lens, builder
 from dovetail.engine.intern import NOBODY, Interner
 from dovetail.engine.ledger import Ledger
 from dovetail.engine.observe import observe
+from dovetail.engine.queue import ALWAYS, WaitingRoom
 from dovetail.engine.quota import Quotas, unlimited
 from dovetail.engine.state import NONE, Batch
 from dovetail.engine.vectors import FRESH
@@ -73,11 +74,12 @@ class Scheduler:
         self.ledger = Ledger(self._builder.book_keeping(), self.intern)
         self.ledger.count_by_cards(device_resources)
         self.quotas = Quotas(quotas, self.ledger)
-        self.waiting: dict[str, Group] = {}  # name -> group, in no order; `retry` sorts
+        self.waiting = WaitingRoom()
         self._arguments = dict(arguments or {})
         self._args: dict[str, Ints] = {}
         self._signatures: dict[tuple[int, ...], Signature] = {}
         self._profiles: dict[Profile, Profile] = {}  # equal profiles become one object
+        self._single: dict[Profile, Batch] = {}  # profile -> a batch of one pod, used again and again
         self._work = 0  # rows × pods so far
         for name in self._arguments:
             if name not in NODE_POLICIES:
@@ -97,49 +99,71 @@ class Scheduler:
                 self.ledger.confirm(uid)
                 return ()
             case PodGone(at, uid):
-                self._leave_queue(uid)
-                return self.retry(at) if self.ledger.release(uid) else ()
+                self.waiting.drop_pod(uid)
+                row = self.ledger.row_holding(uid)
+                return self.retry(at, (row,)) if self.ledger.release(uid) else ()
             case NodeChanged(at, node):
                 self.ledger.set_node(node)
-                return self.retry(at)
+                return self.retry(at, (self.ledger.row_of[node.name],))
             case NodeGone(_, name):
                 self.ledger.remove_node(name)
                 return ()
             case TimePassed(at):
                 return self._expire(at)
 
-    def retry(self, at: float) -> tuple[Effect, ...]:
-        """Offer the waiting groups what has become free, in their order; those that still wait say nothing new."""
+    def retry(self, at: float, rows: Sequence[int]) -> tuple[Effect, ...]:
+        """Offer the waiting groups what these rows have now, in their order; those that still wait say nothing new."""
+        if not len(self.waiting):
+            return ()
         effects: list[Effect] = []
-        for group in sorted(self.waiting.values(), key=lambda group: group.order):
+        for group in sorted(self._helped(rows), key=lambda group: group.order):
             effects += [effect for effect in self._arrive(at, group) if isinstance(effect, Bind)]
         return tuple(effects)
 
-    def _arrive(self, at: float, group: Group) -> Iterable[Effect]:
+    def _helped(self, rows: Sequence[int]) -> list[Group]:
+        """Groups that one of the rows could take, and those for which that cannot be said of a single row."""
+        helped = self.waiting.asking(ALWAYS)
+        for key in self.waiting.requests():
+            if key is not ALWAYS:
+                groups = self.waiting.asking(key)
+                if self._fits_one_of(groups[0].pods[0], rows):
+                    helped += groups
+        return helped
+
+    def _fits_one_of(self, pod: Pod, rows: Sequence[int]) -> bool:
+        signature = self._signature(pod)
+        kernel, batch = self.kernel(signature.profile), self._batch_of_one(pod, signature)
+        state = self.ledger.state()
+        return any(kernel.fits_row(state, batch, row) for row in rows)
+
+    def _arrive(self, at: float, group: Group) -> list[Effect]:
         decisions = self.place((group,), at)
-        late = tuple(pod for pod, d in zip(group.pods, decisions, strict=True) if not d.placed)
-        self.waiting.pop(group.name, None)
+        late = tuple([pod for pod, d in zip(group.pods, decisions, strict=True) if d.node is None])
         if late:
             placed = len(group.pods) - len(late)
-            self.waiting[group.name] = replace(group, pods=late, running=group.running + placed)
-        for pod, decision in zip(group.pods, decisions, strict=True):
-            yield Bind(pod, decision) if decision.placed else Wait(pod, decision)
+            self._wait(group if not placed else replace(group, pods=late, running=group.running + placed))
+        else:
+            self.waiting.remove(group.name)
+        return [
+            Bind(pod, decision) if decision.node is not None else Wait(pod, decision)
+            for pod, decision in zip(group.pods, decisions, strict=True)
+        ]
 
-    def _leave_queue(self, uid: str) -> None:
-        for group in list(self.waiting.values()):
-            if any(pod.uid == uid for pod in group.pods):
-                pods = tuple(pod for pod in group.pods if pod.uid != uid)
-                if pods:
-                    self.waiting[group.name] = replace(group, pods=pods)
-                else:
-                    del self.waiting[group.name]
+    def _wait(self, group: Group) -> None:
+        key: Hashable = ALWAYS
+        if len(group.pods) == 1 and not self._needs_care(group):
+            signature = self._signature(group.pods[0])
+            key = (signature.profile, signature.shape, signature.mask)
+        self.waiting.add(group, key)
 
     def _expire(self, at: float) -> tuple[Effect, ...]:
         effects: list[Effect] = []
+        rows = []
         for uid in self.ledger.expired(at):
             effects.append(Warn(self.ledger.pods[uid].pod.key, "its reservation was never confirmed and is dropped"))
+            rows.append(self.ledger.row_holding(uid))
             self.ledger.release(uid)
-        return (*effects, *self.retry(at)) if effects else ()
+        return (*effects, *self.retry(at, rows)) if effects else ()
 
     # ---- placing ------------------------------------------------------------------------------------------------
 
@@ -206,7 +230,8 @@ class Scheduler:
         ledger = self.ledger
         entries = sum([signature.entries for signature in signatures])
         ledger.make_room(len(pods), entries, max(longest, len(pods)))
-        batch = self._batch(pods, signatures, needs, entries)
+        alone = len(pods) == 1 and not self.quotas.apply_to(pods[0])
+        batch = self._batch_of_one(pods[0], signatures[0]) if alone else self._batch(pods, signatures, needs, entries)
         self.kernel(signatures[0].profile).place_groups(ledger.state(), batch)
         expires, generation, names = at + HOLD_SECONDS, ledger.generation, ledger.nodes
         taken, decisions, start = batch.taken.tolist(), [], 0
@@ -270,6 +295,20 @@ class Scheduler:
             taken_from=entries_each.cumsum() - entries_each,
             taken=np.zeros((entries, 4), dtype=np.int64),
         )
+
+    def _batch_of_one(self, pod: Pod, signature: Signature) -> Batch:
+        """The usual event: the arrays of the last one, written over."""
+        profile, vendors = signature.profile, len(self.intern.vendors)
+        batch = self._single.get(profile)
+        if batch is None or len(batch.taken) < signature.entries or len(batch.quota) < vendors:
+            batch = self._single[profile] = self._batch([pod], [signature], [(1, 1)], max(16, signature.entries))
+        else:
+            key = (profile.node, profile.device, signature.shape, signature.mask)
+            batch.vector[0] = FRESH if signature.draws else self.ledger.vectors.slot(key)
+            batch.shape[0], batch.mask[0] = signature.shape, signature.mask
+            batch.owner[0] = self.ledger.owner(pod) if pod.owner else NOBODY
+            batch.draw[0] = self.draw(pod) if signature.draws else 0
+        return batch
 
     def _vectors(self, profile: Profile, signatures: Sequence[Signature], fresh: bool) -> Ints:
         """A vector per distinct request; more of them than there is room for are scored afresh."""

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import yaml
 
 from dovetail.engine.changes import other_policies
-from tests.builders import pod
+from dovetail.engine.explain import verdicts
+from dovetail.engine.suggest import suggest
+from dovetail.model.decision import Decision
+from dovetail.model.pod import Group, Pod
+from tests.builders import ask, cluster, node, pod
 from tests.cli.conftest import Run
 
 
@@ -171,8 +176,40 @@ def test_a_single_node_is_not_one_of_several(run: Run) -> None:
     assert "Why: the only node cannot take it:" in said
 
 
-def test_another_node_policy_is_tried_only_where_others_follow() -> None:
-    lone = [change.sentence for change in other_policies(pod("p"), alone=True)]
-    assert lone
-    assert not any("node policy" in sentence for sentence in lone)
-    assert any("node policy" in change.sentence for change in other_policies(pod("p"), alone=False))
+@pytest.mark.parametrize(
+    ("asking", "alone", "axes"),
+    [
+        (pod("p", ask(1)), True, set()),  # one card: whichever fits
+        (pod("p"), True, set()),
+        (pod("p", ask(2)), True, {"GPU"}),
+        (pod("p", ask(1), ask(1)), True, {"GPU"}),
+        (pod("p", ask(1), gpu_policy="mutex"), True, {"GPU"}),
+        (pod("p", ask(1)), False, {"GPU", "node"}),
+    ],
+)
+def test_a_policy_is_tried_only_where_it_can_matter(asking: Pod, alone: bool, axes: set[str]) -> None:
+    sentences = [change.sentence for change in other_policies(asking, alone)]
+    assert {sentence.split()[2] for sentence in sentences} == axes
+
+
+def test_no_kernel_is_compiled_for_a_policy_that_does_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler, tried = cluster(node("n", gpus=1), node("m", gpus=1)), list[str]()
+    place = scheduler.place
+
+    def counted(groups: Sequence[Group], at: float = 0.0) -> list[Decision]:
+        tried.extend(",".join(one.profile.device) for group in groups for one in group.pods)
+        return place(groups, at)
+
+    monkeypatch.setattr(scheduler, "place", counted)
+    wanted = pod("p", ask(2, 8000))
+    suggestion = suggest(scheduler, Group(wanted.key, (wanted,)), wanted)
+    assert suggestion is not None
+    assert suggestion.kind == "fewer-cards"
+    assert suggest(scheduler, Group(wanted.key, (pod("q", ask(2), ask(9)),)), pod("q", ask(2), ask(9))) is None
+    assert set(tried) == {"spread"}
+
+
+def test_a_pod_that_asks_two_vendors_is_told_which_is_missing() -> None:
+    scheduler = cluster(node("n", gpus=1))
+    [verdict] = verdicts(scheduler, pod("p", ask(1), ask(1, vendor="MLU")))
+    assert verdict.sentence == "node has no MLU device"

@@ -82,8 +82,11 @@ def taints_tolerated(pod: Pod, nodes: Iterable[Node]) -> Iterator[Change]:
 
 def other_policies(pod: Pod, alone: bool) -> Iterator[Change]:
     """Which cards a policy takes decides what is left for the next; which node, only where others follow the pod."""
+    asks = [ask for container in pod.containers for ask in container.asks]
+    picky = any(DEVICE_POLICIES[name].idle_only for name in pod.profile.device)
+    any_card_will_do = alone and not picky and len(asks) <= 1 and all(ask.count == 1 for ask in asks)
     for name in DEVICE_POLICIES:
-        if pod.profile.device != (name,):
+        if pod.profile.device != (name,) and not any_card_will_do:
             yield Change(
                 f"use the GPU policy {name} instead of {','.join(pod.profile.device)}", _policy("device", (name,))
             )

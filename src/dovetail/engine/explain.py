@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dovetail.engine.build import Lens
@@ -15,7 +16,7 @@ from dovetail.model.decision import Decision
 from dovetail.model.node import CPU, MEMORY, STORAGE, Node
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason, hami_name, sentence
-from dovetail.policies.rows import DRAW, FIRST_ASK, LAST_ASK, Ints
+from dovetail.policies.rows import ASK_VENDOR, DRAW, FIRST_ASK, LAST_ASK, Ints
 from dovetail.policies.table import NODE_POLICIES
 
 
@@ -44,6 +45,13 @@ class Explanation:
 def verdicts(scheduler: Scheduler, pod: Pod) -> tuple[Verdict, ...]:
     """Every node's verdict against the ledger as it is now, by name."""
     return _Look(scheduler, pod).all_nodes()
+
+
+def fits_on(scheduler: Scheduler, pod: Pod, nodes: Iterable[str]) -> bool:
+    """True where one of these nodes would take the pod now; nothing is compiled for it."""
+    ledger, look = scheduler.ledger, _Look(scheduler, pod)
+    rows = (ledger.row_of[node] for node in nodes)
+    return any(look.node(ledger.nodes[row], row).reason == Reason.OK for row in rows)
 
 
 def explain(scheduler: Scheduler, pod: Pod, decision: Decision | None = None) -> Explanation:
@@ -96,7 +104,8 @@ class _Look:
             return self._short(node, row, Reason(short))
         for a in range(wants.shape[self.shape, FIRST_ASK], wants.shape[self.shape, LAST_ASK]):
             if refused := ask_refusal(rows, wants, row, a):
-                return Verdict(node.name, Reason(refused), None, sentence(Reason(refused)), hami_name(Reason(refused)))
+                reason = Reason(refused)
+                return Verdict(node.name, reason, None, self._whole(a, reason), hami_name(reason))
         counted = tally(self.state, self.lens, row, self.shape, self.quota, self.draw, self.ledger.devices(row))
         if counted is not None:
             return self._by_cards(node, counted)
@@ -110,6 +119,14 @@ class _Look:
             wrong = [f"{k}={v}" for k, v in self.pod.node_rules.selector if node.labels.get(k) != v]
             return f"nodeSelector {', '.join(wrong)} does not match"
         return sentence(reason)
+
+    def _whole(self, ask: int, reason: Reason) -> str:
+        """A pod may ask for cards of several vendors: which are missing?"""
+        vendors = [one.vendor for container in self.pod.containers for one in container.asks]
+        if reason != Reason.UNREGISTERED or len(set(vendors)) == 1:
+            return sentence(reason)
+        names = {self.scheduler.intern.vendors(name): name for name in vendors}
+        return f"node has no {names[int(self.state.wants.ask[ask, ASK_VENDOR])]} device"
 
     def _short(self, node: Node, row: int, reason: Reason) -> Verdict:
         """Which resource, and by how much."""

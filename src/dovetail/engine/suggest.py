@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dovetail.engine.changes import Change, constraints_dropped, fewer_cards, less, other_policies, taints_tolerated
+from dovetail.engine.explain import fits_on
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.decision import Decision
 from dovetail.model.node import Node
@@ -17,6 +18,7 @@ from dovetail.model.order import NaturalKey, natural
 from dovetail.model.pod import Group, Pod
 
 MOST_POD_TRIES = 5_000
+MOST_NODE_TRIES = 1_000  # of one policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,19 @@ def suggest(scheduler: Scheduler, group: Group, pod: Pod) -> Suggestion | None:
         ("policy", other_policies(pod, alone=len(group.pods) == 1)),
     ):
         for change in tries:
+            if kind == "policy" and not _policy_may_help(scheduler, group, change.apply(pod)):
+                continue
             if node := _places(scheduler, group, pod, change):
                 return Suggestion(kind, change.sentence, node)
     return _pod_gone(scheduler, group, pod) or _more_nodes(scheduler, group, pod)
+
+
+def _policy_may_help(scheduler: Scheduler, group: Group, changed: Pod) -> bool:
+    """A kernel takes seconds to compile: for a lone pod the nodes are asked without one first."""
+    if len(group.pods) > 1 or scheduler.quotas.apply_to(changed):
+        return True
+    nodes = [node.name for node in _active_nodes(scheduler) if not changed.node_rules.refusal(node)]
+    return fits_on(scheduler, changed, nodes[:MOST_NODE_TRIES])
 
 
 def try_group(scheduler: Scheduler, group: Group, uid: str) -> Decision | None:
@@ -75,6 +87,10 @@ def _pod_gone(scheduler: Scheduler, group: Group, pod: Pod) -> Suggestion | None
         shares = ledger.shares(held.slot)
         return held.pod.priority, len(shares), sum(share.memory_mib for share in shares), natural(held.pod.key)
 
+    def may_help(node: str) -> bool:
+        """A lone pod that found no node finds none but the one that changed, unless a quota kept it out."""
+        return len(group.pods) > 1 or scheduler.quotas.apply_to(pod) or fits_on(scheduler, pod, (node,))
+
     for uid in sorted(ledger.pods, key=cost)[:MOST_POD_TRIES]:
         node = ledger.node_of(uid)
         if node not in allowed:
@@ -82,7 +98,7 @@ def _pod_gone(scheduler: Scheduler, group: Group, pod: Pod) -> Suggestion | None
         victim = ledger.pods[uid].pod
         with ledger.transaction():
             ledger.release(uid)
-            decision = try_group(scheduler, group, pod.uid)
+            decision = try_group(scheduler, group, pod.uid) if may_help(node) else None
         if decision is not None and decision.placed:
             return Suggestion(
                 "pod-gone", f"if pod {victim.key} (priority {victim.priority}) left node {node}", str(decision.node)

@@ -289,6 +289,20 @@ def test_nothing_to_place(examples: Path, run: Run) -> None:
     assert "0 pods" in result.stdout
 
 
+@pytest.mark.parametrize("text", ["", "\n---\n", "# a comment\n", "---\n---\n"])
+def test_nothing_at_all_is_2(run: Run, text: str) -> None:
+    """`kubectl … | dovetail plan -f -` where kubectl failed."""
+    result = run("plan", "-f", "-", stdin=text)
+    assert result.exit_code == 2
+    assert "dovetail: stdin: holds no object" in result.stderr
+
+
+def test_an_empty_folder_is_2(run: Run, tmp_path: Path) -> None:
+    result = run("plan", "-f", tmp_path)
+    assert result.exit_code == 2
+    assert "the folder holds no .yaml" in result.stderr
+
+
 def test_no_nodes(examples: Path, run: Run) -> None:
     result = run("plan", "-o", "json", *files(examples, "demo/demo-a.yaml"))
     assert result.exit_code == 3

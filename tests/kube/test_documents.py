@@ -12,6 +12,7 @@ from dovetail.kube.cluster import load
 from dovetail.kube.documents import Document, parse, read
 from dovetail.kube.problems import InputError, Problem, Problems
 from dovetail.kube.settings import Settings
+from tests.kube import manifests
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: c}]}\n"
 
@@ -181,3 +182,26 @@ def test_problems_are_bounded_and_printable() -> None:
     assert len(found) == 2001
     assert all(len(problem.message) < 1000 and "\x1b" not in problem.message for problem in found)
     str(found[0]).encode()
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "says"),
+    [
+        ("apps/v1", "Deploymnt", "did you mean Deployment?"),
+        ("v1", "pod", "did you mean Pod?"),
+        ("v1", "Deployment", "is not that of a Deployment, which is apps/v1"),
+        ("apps/v1", "Pod", "is not that of a Pod, which is v1"),
+        ("v1", "Service", ""),
+        ("policy/v1", "PodDisruptionBudget", ""),
+        ("karpenter.sh/v1", "NodePool", ""),
+        ("jobset.x-k8s.io/v1alpha2", "JobSet", ""),
+        ("batch.volcano.sh/v1alpha1", "Job", ""),
+        ("storage.k8s.io/v1", "StorageClass", ""),
+        ("resource.k8s.io/v1", "ResourceClaim", ""),
+    ],
+)
+def test_a_slip_in_the_kind_is_warned_of(api_version: str, kind: str, says: str) -> None:
+    given = manifests.read({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}, "spec": {}})
+    assert given.ignored == {kind: 1}
+    warnings = [problem.message for problem in given.problems if problem.severity == "warning"]
+    assert (says in warnings[0]) if says else not warnings

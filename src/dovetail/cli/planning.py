@@ -96,6 +96,9 @@ def read(asked: Asked, stdin: IO[bytes] | None = None) -> Case:
     try:
         settings = _with_vendors(settings, asked.device_config or config.device_config, problems)
         found = documents.read(asked.filenames, problems, stdin or sys.stdin.buffer)
+        if not found:
+            problems.stop_if_fatal()
+            raise Refused("there is nothing to plan:", *(str(problem) for problem in problems.found()))
         if asked.namespace:
             found = tuple(_in_namespace(document, asked.namespace) for document in found)
         given = cluster.load(found, settings, problems)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,6 +35,7 @@ KINDS: dict[tuple[str, str], type[Any]] = {
     **{("extensions", kind): objects.Workload for kind in ("Deployment", "ReplicaSet", "DaemonSet")},
     **{(group, "PodGroup"): objects.PodGroup for group in POD_GROUPS},
 }
+GROUP_VERSIONS = {"": "v1", "apps": "apps/v1", "batch": "batch/v1", "dovetail.dev": API_VERSION}
 WITHOUT_NAMESPACE = frozenset({"Node", "Namespace", "PriorityClass", "RuntimeClass", "Cluster"})
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?\Z", re.ASCII)
 
@@ -75,6 +77,7 @@ def decode(documents: Iterable[Document], problems: Problems) -> Objects:
             problems.note(document.where, "", "a CronJob is not placed: its Jobs are, once they exist")
         if known is None:
             ignored[printable(document.kind)] += 1
+            _warn_of_likeness(document, problems)
             continue
         item = _found(document, known, problems)
         if item is None:
@@ -87,6 +90,21 @@ def decode(documents: Iterable[Document], problems: Problems) -> Objects:
     for item, _ in found.values():
         by_kind.setdefault(item.kind, []).append(item)
     return Objects({kind: tuple(items) for kind, items in by_kind.items()}, dict(sorted(ignored.items())))
+
+
+def _warn_of_likeness(document: Document, problems: Problems) -> None:
+    """A kind that is nearly one of ours is rather a slip than somebody else's object."""
+    groups = sorted({group for group, kind in KINDS if kind == document.kind and group != "extensions"})
+    if groups and document.group in ("", "apps", "batch", "core"):
+        wanted = " or ".join(GROUP_VERSIONS.get(group, f"{group}/…") for group in groups)
+        message = f"is not that of a {document.kind}, which is {wanted}; the object is ignored"
+        problems.warning(document.where, "apiVersion", message)
+        return
+    names = {kind.lower(): kind for _, kind in KINDS}
+    close = difflib.get_close_matches(document.kind.lower()[:60], names, n=1, cutoff=0.85)
+    if close and names[close[0]] != document.kind:
+        message = f"{printable(document.kind)!r} is ignored; did you mean {names[close[0]]}?"
+        problems.warning(document.where, "kind", message)
 
 
 def _found(document: Document, known: type[Any], problems: Problems) -> Found | None:

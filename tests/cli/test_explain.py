@@ -82,6 +82,7 @@ def test_a_running_pod(examples: Path, run: Run) -> None:
         (["a", "b", "c"], "name one pod"),
         (["service/web"], "cannot explain a 'service'"),
         (["zzz"], "there is no pod 'zzz' in the manifests"),
+        (["job/demo-a"], "there is no Job 'demo-a' in the manifests"),
     ],
 )
 def test_an_unknown_pod_is_2(examples: Path, run: Run, words: list[str], says: str) -> None:

@@ -147,7 +147,8 @@ def _unknown(case: Case, target: Target) -> Refused:
     pods = [held.pod for held in case.given.running] + [pod for group in case.given.groups for pod in group.pods]
     names = {pod.name for pod in pods} | {pod.owner.rpartition("/")[2] for pod in pods if pod.owner}
     where = f" in namespace {target.namespace}" if target.namespace else ""
-    return Refused(f"there is no {target.kind or 'pod'} {target.name!r}{where} in the manifests{_hint(target, pods, names)}")
+    hint = _hint(target, pods, names)
+    return Refused(f"there is no {target.kind or 'pod'} {target.name!r}{where} in the manifests{hint}")
 
 
 def _hint(target: Target, pods: Iterable[Pod], names: set[str]) -> str:

@@ -315,6 +315,10 @@ class Ledger:
         held = self.pods.get(uid)
         return NONE if held is None else int(self.book.pod[held.slot, POD_ROW])
 
+    def held_shares(self, uid: str) -> tuple[Share, ...]:
+        held = self.pods.get(uid)
+        return () if held is None else self.shares(held.slot)
+
     def node_of(self, uid: str) -> str:
         return self.nodes[self.row_holding(uid)].name
 

@@ -41,16 +41,19 @@ class WaitingRoom:
             for pod in group.pods:
                 self._name_of.pop(pod.uid, None)
 
-    def drop_pod(self, uid: str) -> None:
-        """The pod is gone; its group waits on without it, or not at all."""
+    def drop_pod(self, uid: str, runs: int = 0) -> Group | None:
+        """The pod is gone, or it runs (1). What is left of its group waits on, and may have become easier to place."""
         name = self._name_of.get(uid)
         if name is None:
-            return
+            return None
         group, key = self._groups[name]
         rest = tuple(pod for pod in group.pods if pod.uid != uid)
         self.remove(name)
-        if rest:
-            self.add(replace(group, pods=rest), key)
+        if not rest:
+            return None
+        smaller = replace(group, pods=rest, running=group.running + runs)
+        self.add(smaller, key)
+        return smaller
 
     def requests(self) -> list[Hashable]:
         return list(self._by_key)

@@ -32,7 +32,7 @@ from dovetail.model.events import (
     Wait,
     Warn,
 )
-from dovetail.model.pod import Group, Pod, Profile, Quota
+from dovetail.model.pod import Group, Pod, Profile, Quota, RunningPod
 from dovetail.model.reason import Reason
 from dovetail.policies.rows import Ints
 from dovetail.policies.table import NODE_POLICIES
@@ -93,13 +93,15 @@ class Scheduler:
         match event:
             case GroupArrived(at, group):
                 return tuple(self._arrive(at, group))
-            case PodObserved(_, running):
-                return tuple(Warn(running.pod.key, text) for text in observe(self, running))
+            case PodObserved(at, running):
+                return self._observe(at, running)
             case PodBound(_, uid):
                 self.ledger.confirm(uid)
                 return ()
             case PodGone(at, uid):
-                self.waiting.drop_pod(uid)
+                rest = self.waiting.drop_pod(uid)
+                if rest is not None:
+                    return self._offer(at, [rest])
                 row = self.ledger.row_holding(uid)
                 return self.retry(at, (row,)) if self.ledger.release(uid) else ()
             case NodeChanged(at, node):
@@ -111,12 +113,24 @@ class Scheduler:
             case TimePassed(at):
                 return self._expire(at)
 
+    def _observe(self, at: float, running: RunningPod) -> tuple[Effect, ...]:
+        """It waits no more, whoever placed it; and what it held until now and holds no longer may help others."""
+        uid = running.pod.uid
+        rest = self.waiting.drop_pod(uid, runs=1)
+        row, before = self.ledger.row_holding(uid), self.ledger.held_shares(uid)
+        warnings = tuple(Warn(running.pod.key, text) for text in observe(self, running))
+        if rest is not None:
+            return (*warnings, *self._offer(at, [rest]))
+        same = row == self.ledger.row_holding(uid) and before == self.ledger.held_shares(uid)
+        return warnings if row == NONE or same else (*warnings, *self.retry(at, (row,)))
+
     def retry(self, at: float, rows: Sequence[int]) -> tuple[Effect, ...]:
         """Offer the waiting groups what these rows have now, in their order; those that still wait say nothing new."""
-        if not len(self.waiting):
-            return ()
+        return self._offer(at, self._helped(rows)) if len(self.waiting) else ()
+
+    def _offer(self, at: float, groups: Sequence[Group]) -> tuple[Effect, ...]:
         effects: list[Effect] = []
-        for group in sorted(self._helped(rows), key=lambda group: group.order):
+        for group in sorted(groups, key=lambda group: group.order):
             effects += [effect for effect in self._arrive(at, group) if isinstance(effect, Bind)]
         return tuple(effects)
 

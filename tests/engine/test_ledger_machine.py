@@ -53,6 +53,13 @@ class OrderlyWorld(RuleBasedStateMachine):
     def handle(self, make: Callable[[float], Event]) -> None:
         self.now += 1.0
         self.check(self.scheduler.handle(make(self.now)))
+        self.nobody_waits_in_vain()
+
+    def nobody_waits_in_vain(self) -> None:
+        """Whoever waits could not be placed now either: every change woke those it helps."""
+        for group in list(self.scheduler.waiting):
+            with self.ledger.transaction():
+                assert not any(decision.placed for decision in self.scheduler.place([group], self.now)), group.name
 
     def check(self, effects: Iterable[Effect]) -> None:
         """What we just placed fits: its cards and what it asks of its node."""
@@ -156,6 +163,15 @@ class OrderlyWorld(RuleBasedStateMachine):
 
     @precondition(lambda self: self.ledger.pods)
     @rule(seed=seeds)
+    def pod_gives_something_back(self, seed: int) -> None:
+        """Its init containers ended: it is seen again with fewer cards."""
+        uid = self.held(seed)
+        held = self.ledger.pods[uid]
+        fewer = self.ledger.shares(held.slot)[1:]
+        self.handle(lambda at: PodObserved(at, RunningPod(held.pod, self.ledger.node_of(uid), fewer)))
+
+    @precondition(lambda self: self.ledger.pods)
+    @rule(seed=seeds)
     def pod_is_confirmed(self, seed: int) -> None:
         uid = self.held(seed)
         self.handle(lambda at: PodBound(at, uid))
@@ -173,6 +189,7 @@ class OrderlyWorld(RuleBasedStateMachine):
         due = {uid for uid, held in self.ledger.pods.items() if held.expires is not None and held.expires <= self.now}
         before = {uid: held.slot for uid, held in self.ledger.pods.items()}
         self.check(self.scheduler.handle(TimePassed(self.now)))
+        self.nobody_waits_in_vain()
         kept = {uid for uid in before if uid in self.ledger.pods}
         assert before.keys() - kept <= due
 
@@ -188,7 +205,9 @@ class OrderlyWorld(RuleBasedStateMachine):
                     self.scheduler.place(self.fresh(chance.randrange(2**32)), self.now)
             if commit:
                 transaction.commit()
-        if not commit:
+        if commit:
+            self.check(self.scheduler.retry(self.now, range(len(self.ledger.nodes))))
+        else:
             assert picture(self.scheduler) == before
             assert slots(self.scheduler)["taken"] == slots_before
 
@@ -235,6 +254,14 @@ class WildWorld(OrderlyWorld):
         )
         where = chance.choice((*NAMES, "nobody-knows"))
         self.handle(lambda at: PodObserved(at, RunningPod(pod, where, shares if chance.random() < 0.7 else None)))
+
+    @precondition(lambda self: len(self.scheduler.waiting))
+    @rule(seed=seeds, name=st.sampled_from(NAMES))
+    def somebody_else_places_a_pod_that_waits(self, seed: int, name: str) -> None:
+        pods = sorted((pod for group in self.scheduler.waiting for pod in group.pods), key=lambda pod: pod.uid)
+        chosen = Random(seed).choice(pods)
+        self.handle(lambda at: PodObserved(at, RunningPod(chosen, name, ())))
+        assert all(chosen.uid != pod.uid for group in self.scheduler.waiting for pod in group.pods)
 
     @invariant()
     def nothing_is_over_allocated(self) -> None:

@@ -7,10 +7,11 @@ from dataclasses import replace
 from random import Random
 
 from dovetail.engine.scheduler import Scheduler
+from dovetail.model.decision import Share
 from dovetail.model.device import Device
-from dovetail.model.events import NodeChanged
+from dovetail.model.events import NodeChanged, PodObserved
 from dovetail.model.node import Node, Taint
-from dovetail.model.pod import Container, ContainerKind, DeviceAsk, DeviceRules, Group, Pod, Profile
+from dovetail.model.pod import Container, ContainerKind, DeviceAsk, DeviceRules, Group, Pod, Profile, RunningPod
 from dovetail.model.rules import NodeRules, Toleration
 
 GIB = 2**30
@@ -30,6 +31,8 @@ HARDWARE = (
     ("NVIDIA H20-96GB", 97871, 192_000, 1024),
 )
 CARDS = 8
+IDLE = 0.3  # part of the cards
+SHARES = (1, 2, 3, 4, 6, 8, 10, 12)  # thousand MiB
 
 
 def nodes(count: int) -> Iterator[Node]:
@@ -50,12 +53,12 @@ def templates(kinds: int, profile: Profile, dice: Random) -> list[Pod]:
     """`kinds` distinct requests; every fifth has a selector, a GPU type, a zone or NUMA binding."""
     made = []
     for n in range(kinds):
-        whole = n % 4 == 3
+        whole = n % 10 == 3
         count = dice.choice((1, 1, 2, 4)) if whole else 1
         ask = (
             DeviceAsk("NVIDIA", count, 0, 100, 1000)
             if whole
-            else DeviceAsk("NVIDIA", 1, 500 + 250 * dice.randrange(24) + n, None, 10 * dice.randrange(0, 40, 5))
+            else DeviceAsk("NVIDIA", 1, 1000 * dice.choice(SHARES) + n, None, 10 * dice.randrange(0, 40, 5))
         )
         rules, where = DeviceRules("NVIDIA"), NodeRules()
         if n % 5 == 4:
@@ -96,16 +99,25 @@ def groups(made: list[Pod], count: int, dice: Random, first: int = 0) -> list[Gr
 
 
 def half_full(count: int, made: list[Pod], mode: str, dice: Random) -> tuple[Scheduler, list[str]]:
-    """A cluster with about half of its GPU memory in use, spread over it, and the uids of the pods that hold it."""
+    """A cluster with some cards idle and the others well filled, half full in all, and the uids of the pods there."""
     scheduler = Scheduler(mode=mode, cache=True)
+    small = [pod for pod in made if pod.containers[0].asks[0].memory_percent is None]
+    running: list[str] = []
     for node in nodes(count):
         scheduler.handle(NodeChanged(0.0, node))
-    fillers = [replace(pod, profile=Profile("random", ("random",))) for pod in made]
-    running: list[str] = []
-    arrived = 0
-    total = int(scheduler.ledger.rows.sums[:count, 1].sum())
-    while 2 * int(scheduler.ledger.rows.sums[:count, 4].sum()) < total:
-        wave = groups(fillers, max(100, count // 4), dice, first=-(10**9) + arrived)
-        arrived += len(wave)
-        running += [d.uid for d in scheduler.place(wave) if d.placed]
+        for device in node.devices:
+            if dice.random() < IDLE:
+                continue
+            memory, compute, level = 0, 0, dice.uniform(0.6, 1.0) * device.memory_mib
+            for slot in range(device.slots):
+                pod = dice.choice(small)
+                ask = pod.containers[0].asks[0]
+                memory, compute = memory + ask.memory_mib, compute + ask.compute_milli
+                if memory > level or compute > device.compute_milli:
+                    break
+                uid = f"{device.uuid}-{slot}"
+                shares = (Share(0, device.uuid, ask.memory_mib, ask.compute_milli),)
+                held = RunningPod(replace(pod, name=uid, uid=uid), node.name, shares)
+                scheduler.handle(PodObserved(0.0, held))
+                running.append(uid)
     return scheduler, running

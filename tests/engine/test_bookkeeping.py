@@ -64,7 +64,7 @@ def test_a_transaction_committed_is_as_if_there_had_been_none(world: World, some
             second = inside.place(pods[some:])
             inner.commit()
         outer.commit()
-    assert said(first + second) == said(decisions)
+    assert said([*first, *second]) == said(decisions)
     assert picture(inside) == picture(plain)
     audit.validate(inside.ledger)
     slots(inside)

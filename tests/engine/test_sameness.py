@@ -44,7 +44,7 @@ def test_decisions_do_not_depend_on_the_order_of_input(world: World) -> None:
     world.chance.shuffle(nodes)
     world.chance.shuffle(mixed)
     shuffled = observed(nodes, mixed)
-    early = Scheduler(straight._arguments, mode="interpreted")
+    early = Scheduler(straight.requests.given, mode="interpreted")
     for one in mixed:
         early.handle(PodObserved(0.0, one))
     for node in nodes:

@@ -45,7 +45,7 @@ def contradictions(ledger: Ledger) -> Iterator[str]:
     used, scored = np.zeros_like(rows.used), np.zeros_like(rows.scored)
     held, peers = np.zeros_like(rows.held), np.zeros_like(rows.peers)
     wants = ledger.state().wants
-    entries = 0
+    owners, entries = {held.slot for held in ledger.pods.values()}, 0
     for slot in range(len(pod)):
         if pod[slot, POD_STATE] == FREE:
             continue
@@ -58,7 +58,7 @@ def contradictions(ledger: Ledger) -> Iterator[str]:
         entries += len(chain)
         for card, peak in _peaks(chain).items():
             held[row, card] += peak
-        if slot not in ledger.uid_of or ledger.pods[ledger.uid_of[slot]].slot != slot:
+        if slot not in owners:
             yield f"pod slot {slot} belongs to nobody"
     for name, mine, theirs in (
         ("resources", used, rows.used),

@@ -83,8 +83,8 @@ class _Look:
         self.ledger.make_room(0, sum(ask.count for container in pod.containers for ask in container.asks))
         self.state = self.ledger.state()
         self.lens: Lens = scheduler.lens(pod.profile)
-        self.draw = scheduler.draw(pod)
-        self.args: Ints = scheduler.policy_args(pod.profile.node)
+        self.draw = scheduler.requests.draw(pod)
+        self.args: Ints = scheduler.requests.arguments(pod.profile.node)
         self.args[DRAW] = self.draw
         vendors = scheduler.intern.vendors
         quotas = scheduler.quotas

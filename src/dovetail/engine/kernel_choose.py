@@ -276,6 +276,16 @@ def enough_cards(rows: Rows, wants: Wants, i: int, a: int, style: Ints) -> int:
     return _TOO_FEW_FIT if found > 0 else int(reason)
 
 
+def no_card_left(rows: Rows, wants: Wants, i: int, s: int) -> int:
+    """One look at what the emptiest cards have left: refuses most rows without touching a card. 0 = perhaps."""
+    first = wants.shape[s, FIRST_ASK]
+    if first == wants.shape[s, LAST_ASK] or rows.sums[i, SLOTS] == 0:
+        return 0
+    if wants.ask[first, ASK_PERCENT] == NO_PERCENT and wants.ask[first, ASK_MEMORY] > rows.sums[i, MOST_MEMORY_FREE]:
+        return _MEMORY
+    return _COMPUTE if wants.ask[first, ASK_COMPUTE] > rows.sums[i, MOST_COMPUTE_FREE] else 0
+
+
 def node_refusal(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: Ints, draw: int, work: Scratch) -> int:
     """Why node `i` cannot take shape `s` now, or 0."""
     short = node_shortage(rows, wants, i, s)
@@ -284,12 +294,6 @@ def node_refusal(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: I
     first, last = wants.shape[s, FIRST_ASK], wants.shape[s, LAST_ASK]
     if first == last:
         return 0
-    if rows.sums[i, SLOTS] > 0:  # the node has cards: one look at what they have left at most
-        memory = wants.ask[first, ASK_MEMORY]
-        if wants.ask[first, ASK_PERCENT] == NO_PERCENT and memory > rows.sums[i, MOST_MEMORY_FREE]:
-            return _MEMORY
-        if wants.ask[first, ASK_COMPUTE] > rows.sums[i, MOST_COMPUTE_FREE]:
-            return _COMPUTE
     for a in range(first, last):
         refused = ask_refusal(rows, wants, i, a)
         if refused != 0:

@@ -1,8 +1,9 @@
-"""Where: keep scores per request, re-score only rows that moved, find the best without scanning, choose cards, book.
+"""Where: keep scores, score again only rows that moved, find the best without scanning, choose cards, book.
 
 `node_score` is put in per profile by engine/build.py. Scores come before fit: a row is checked for fit only when it
-comes first, so most rows that move are never looked at card by card. Rows stand in blocks of 32 and blocks in quarters
-of 32 blocks, each of which remembers its best: a row that moves costs at most one look at its block and its quarter.
+comes first, so most rows that move are never looked at card by card. Scores (`u`) are kept apart from who refused whom
+(`v`): a policy that does not look at the request, such as HAMi's, needs one set of scores for all. Rows stand in blocks
+of 16 and blocks in quarters of 16, each of which remembers its best: a row that moves costs at most one look at both.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from dovetail.engine.kernel_book import add_entry, charge, new_pod, roll_back
-from dovetail.engine.kernel_choose import choose_all, node_refusal
+from dovetail.engine.kernel_choose import choose_all, no_card_left, node_refusal
 from dovetail.engine.state import (
     BLOCK,
+    FRESH,
     INACTIVE,
     JOURNAL_DEPTH,
     JOURNAL_LENGTH,
@@ -28,7 +30,6 @@ from dovetail.engine.state import (
     TAKEN_CONTAINER,
     TAKEN_MEMORY,
     Batch,
-    Floats,
     Int,
     State,
     Vectors,
@@ -46,26 +47,31 @@ from dovetail.policies.rows import (
 
 _GROUP_NOT_PLACED, _NO_NODES = int(Reason.GROUP_NOT_PLACED), int(Reason.NO_NODES)
 NEVER = -np.inf  # no row at all
-REFUSED, PER_REASON = -1e300, 1e290  # a refused row's score is REFUSED − reason × PER_REASON
 
 
 def node_score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
     return 0.0
 
 
-def refused_score(code: int) -> float:
-    """Far below any score, and still telling why."""
-    return REFUSED - code * PER_REASON
+def score_row(state: State, batch: Batch, k: int, u: int, i: int) -> None:
+    points = node_score(state.rows, i, state.wants, batch.shape[k], batch.args)
+    state.vectors.score[u, i] = batch.style[STYLE_SIGN] * points
 
 
-def score_row(state: State, batch: Batch, k: int, i: int, score: Floats, v: int) -> None:
-    """Score one row; whether it fits is asked only when it comes first."""
-    refused = state.masks[batch.mask[k], i]
-    if refused != 0:
-        score[v, i] = refused_score(refused)
+def refresh_scores(state: State, batch: Batch, k: int, u: int) -> None:
+    """Score again what moved since these scores were last looked at. Many requests may share them."""
+    vectors, end = state.vectors, state.heads[LOG_LENGTH]
+    log, stamp, length = vectors.log, vectors.stamp, len(vectors.log)
+    start = vectors.scored[u]
+    if u == FRESH or start == NONE or end - start > min(length, 2 * state.size):
+        for i in range(state.size):
+            score_row(state, batch, k, u, i)
     else:
-        points = node_score(state.rows, i, state.wants, batch.shape[k], batch.args)
-        score[v, i] = batch.style[STYLE_SIGN] * points
+        for n in range(start, end):
+            i = log[n % length]
+            if stamp[i] == n:  # its last move
+                score_row(state, batch, k, u, i)
+    vectors.scored[u] = end
 
 
 def comes_first(points: float, row: int, high: float, best: int, rank: Ints) -> bool:
@@ -73,20 +79,20 @@ def comes_first(points: float, row: int, high: float, best: int, rank: Ints) -> 
     return points > high or (points == high and best != NONE and row != NONE and rank[row] < rank[best])
 
 
-def find_best(vectors: Vectors, rank: Ints, v: int, block: int) -> None:
-    """The best of the block's rows, then the best of its quarter's blocks."""
-    score = vectors.score
+def find_best(vectors: Vectors, rank: Ints, u: int, v: int, block: int) -> None:
+    """The best of the block's rows that are not refused."""
+    score, refused = vectors.score, vectors.refused
     best, high = NONE, NEVER
     for i in range(block * BLOCK, (block + 1) * BLOCK):
-        points = score[v, i]
-        if points >= high and comes_first(points, i, high, best, rank):
+        points = score[u, i]
+        if points >= high and refused[v, i] == 0 and (best == NONE or points > high or rank[i] < rank[best]):
             best, high = i, points
     vectors.best[v, block] = best
     vectors.high[v, block] = high
-    find_best_block(vectors, rank, v, block // BLOCK)
 
 
-def find_best_block(vectors: Vectors, rank: Ints, v: int, quarter: int) -> None:
+def find_leader(vectors: Vectors, rank: Ints, v: int, quarter: int) -> None:
+    """The best of the quarter's blocks."""
     best, high = vectors.best, vectors.high
     leader, most = quarter * BLOCK, high[v, quarter * BLOCK]
     for block in range(quarter * BLOCK + 1, min((quarter + 1) * BLOCK, best.shape[1])):
@@ -97,20 +103,28 @@ def find_best_block(vectors: Vectors, rank: Ints, v: int, quarter: int) -> None:
     vectors.most[v, quarter] = most
 
 
-def score_all(state: State, batch: Batch, k: int, v: int) -> None:
+def first_look(state: State, mask: int, s: int, i: int) -> int:
+    """Why row i is no candidate, as far as that can be told without looking at its cards."""
+    refused = state.masks[mask, i]
+    return int(refused) if refused != 0 else no_card_left(state.rows, state.wants, i, s)
+
+
+def look_at_all(state: State, mask: int, s: int, u: int, v: int) -> None:
     vectors, rank = state.vectors, state.rows.rank
     for i in range(state.size):
-        score_row(state, batch, k, i, vectors.score, v)
-    for i in range(state.size, vectors.score.shape[1]):
-        vectors.score[v, i] = NEVER
+        vectors.refused[v, i] = first_look(state, mask, s, i)
+    for i in range(state.size, vectors.refused.shape[1]):
+        vectors.refused[v, i] = INACTIVE
     for block in range(vectors.best.shape[1]):
-        find_best(vectors, rank, v, block)
+        find_best(vectors, rank, u, v, block)
+    for quarter in range(vectors.leader.shape[1]):
+        find_leader(vectors, rank, v, quarter)
 
 
-def score_moved(state: State, batch: Batch, k: int, v: int, start: int, end: int) -> None:
-    """Score again the rows that the log names from `start` to `end`, and find the best of the blocks they spoil."""
+def look_at_moved(state: State, mask: int, s: int, u: int, v: int, start: int, end: int) -> None:
+    """Rows that the log names from `start` to `end` may fit again; find the best of the blocks they spoil."""
     vectors, rank = state.vectors, state.rows.rank
-    score, best, high = vectors.score, vectors.best, vectors.high
+    score, refused, best, high = vectors.score, vectors.refused, vectors.best, vectors.high
     leader, most = vectors.leader, vectors.most
     log, stamp, length = vectors.log, vectors.stamp, len(vectors.log)
     spoilt, count = vectors.spoilt, 0
@@ -118,8 +132,9 @@ def score_moved(state: State, batch: Batch, k: int, v: int, start: int, end: int
         i = log[n % length]
         if stamp[i] != n:  # it moves again later
             continue
-        score_row(state, batch, k, i, score, v)
-        block, points = i // BLOCK, score[v, i]
+        refused[v, i] = first_look(state, mask, s, i)
+        block = i // BLOCK
+        points = score[u, i] if refused[v, i] == 0 else NEVER
         if best[v, block] == i and points < high[v, block]:  # the best got worse: another may be better now
             spoilt[count] = block
             count += 1
@@ -130,18 +145,25 @@ def score_moved(state: State, batch: Batch, k: int, v: int, start: int, end: int
             if now == block or comes_first(points, i, most[v, quarter], best[v, now], rank):
                 leader[v, quarter], most[v, quarter] = block, points
     for n in range(count):
-        find_best(vectors, rank, v, spoilt[n])
+        find_best(vectors, rank, u, v, spoilt[n])
+        vectors.stale[spoilt[n] // BLOCK] = 1
+    if count > 0:
+        for quarter in range(leader.shape[1]):
+            if vectors.stale[quarter]:
+                vectors.stale[quarter] = 0
+                find_leader(vectors, rank, v, quarter)
 
 
-def catch_up(state: State, batch: Batch, k: int, v: int) -> None:
-    """Bring vector v up to date with the log. Vector 0 is for requests whose scores cannot be kept."""
-    vectors, length = state.vectors, state.heads[LOG_LENGTH]
+def catch_up(state: State, batch: Batch, k: int, u: int, v: int) -> None:
+    """Bring the scores and the candidates of this request up to date with the log."""
+    refresh_scores(state, batch, k, u)
+    vectors, end = state.vectors, state.heads[LOG_LENGTH]
     seen = vectors.seen[v]
-    if v == 0 or seen == NONE or length - seen > min(len(vectors.log), 2 * state.size):
-        score_all(state, batch, k, v)
+    if v == FRESH or seen == NONE or end - seen > min(len(vectors.log), 2 * state.size):
+        look_at_all(state, batch.mask[k], batch.shape[k], u, v)
     else:
-        score_moved(state, batch, k, v, seen, length)
-    vectors.seen[v] = length
+        look_at_moved(state, batch.mask[k], batch.shape[k], u, v, seen, end)
+    vectors.seen[v] = end
 
 
 def best_block(vectors: Vectors, rank: Ints, v: int) -> int:
@@ -155,19 +177,20 @@ def best_block(vectors: Vectors, rank: Ints, v: int) -> int:
     return int(found)
 
 
-def best_row(state: State, batch: Batch, k: int, v: int) -> int:
+def best_row(state: State, batch: Batch, k: int, u: int, v: int) -> int:
     """The best row that fits, or NONE. Rows on top that do not fit are put aside until they move."""
     vectors, rank, s = state.vectors, state.rows.rank, batch.shape[k]
     while True:
         block = best_block(vectors, rank, v)
         top = vectors.best[v, block]
-        if top == NONE or vectors.high[v, block] <= REFUSED:
+        if top == NONE:
             return NONE
-        refused = node_refusal(state.rows, state.wants, top, s, batch.style, batch.quota, batch.draw[k], state.scratch)
-        if refused == 0:
+        code = node_refusal(state.rows, state.wants, top, s, batch.style, batch.quota, batch.draw[k], state.scratch)
+        if code == 0:
             return int(top)
-        vectors.score[v, top] = refused_score(refused)
-        find_best(vectors, rank, v, block)
+        vectors.refused[v, top] = code
+        find_best(vectors, rank, u, v, block)
+        find_leader(vectors, rank, v, block // BLOCK)
 
 
 def fits_row(state: State, batch: Batch, i: int) -> bool:
@@ -180,11 +203,11 @@ def fits_row(state: State, batch: Batch, i: int) -> bool:
 
 def commonest_refusal(state: State, v: int) -> int:
     """What most nodes said; the smallest code on ties."""
-    counts, score = state.scratch.counts, state.vectors.score
+    counts, refused = state.scratch.counts, state.vectors.refused
     for code in range(len(counts)):
         counts[code] = 0
     for i in range(state.size):
-        counts[int((REFUSED - score[v, i]) / PER_REASON + 0.5)] += 1
+        counts[refused[v, i]] += 1
     best = 0
     for code in range(1, INACTIVE):
         if counts[code] > counts[best]:
@@ -218,10 +241,10 @@ def book_pod(state: State, batch: Batch, k: int, i: int) -> int:
 
 
 def place_one(state: State, batch: Batch, k: int) -> bool:
-    results, v = batch.results, batch.vector[k]
+    results, u, v = batch.results, batch.scores[k], batch.vector[k]
     batch.args[DRAW] = batch.draw[k]
-    catch_up(state, batch, k, v)
-    i = best_row(state, batch, k, v)
+    catch_up(state, batch, k, u, v)
+    i = best_row(state, batch, k, u, v)
     if i == NONE:
         results[k, RESULT_ROW], results[k, RESULT_POD] = NONE, NONE
         results[k, RESULT_REASON] = commonest_refusal(state, v)

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from dovetail.engine.build import BookKeeping
+from dovetail.engine.decisions import Decisions, Names
 from dovetail.engine.intern import LARGEST, NOBODY, Interner, capacity
 from dovetail.engine.kernel_book import add_entry, new_pod, note_most_free, peak_use
 from dovetail.engine.state import (
@@ -87,9 +88,8 @@ class Ledger:
         self.nodes: list[Node] = []  # by row; a node that is gone or only heard of is inactive
         self.row_of: dict[str, int] = {}
         self.pods: dict[str, Held] = {}  # uid -> what it holds
-        self.uid_of: dict[int, str] = {}  # pod slot -> uid
         self._ghosts: dict[int, tuple[Device, ...]] = {}  # row -> cards only pods speak of
-        self._uuids: list[tuple[str, ...]] = []  # by row and column
+        self._names: list[Names] = []  # by row: the node's name, its cards' UUIDs
         self._masks: dict[NodeRules, int] = {}
         self._ranks_stale = False
         self._undo: list[tuple[str, Held, bool]] | None = None  # (uid, held, was added) inside a transaction
@@ -178,7 +178,7 @@ class Ledger:
     def _new_row(self, name: str) -> int:
         row = self.storage.add_row()
         self.nodes.append(Node(name))
-        self._uuids.append(())
+        self._names.append((name, ()))
         self.row_of[name] = row
         self._ranks_stale = True
         return row
@@ -197,8 +197,8 @@ class Ledger:
             self._write_card(row, n, device)
         for mask, rules in enumerate(self._masks):
             self.storage.masks[mask, row] = rules.refusal(node) if active else INACTIVE
-        self._uuids[row] = tuple(device.uuid for device in self.devices(row))
-        column = {uuid: n for n, uuid in enumerate(self._uuids[row])}
+        self._names[row] = (node.name, tuple(device.uuid for device in self.devices(row)))
+        column = {uuid: n for n, uuid in enumerate(self._names[row][1])}
         for slot, shares in holding:
             entry = self.book.pod[slot, POD_ENTRY]
             for share in shares:
@@ -243,11 +243,29 @@ class Ledger:
 
     # ---- pods ---------------------------------------------------------------------------------------------------
 
-    def adopt(self, pod: Pod, slot: int, row: int, taken: Sequence[Sequence[int]], expires: float) -> tuple[Share, ...]:
-        """The kernel booked this pod: it is reserved until confirmed, or until `expires`. Returns what it was given."""
-        self._remember(pod.uid, Held(pod, slot, False, expires))
-        uuids = self._uuids[row]
-        return tuple([Share(container, uuids[card], memory, compute) for container, card, memory, compute in taken])
+    def adopt(
+        self,
+        pods: Sequence[Pod],
+        results: list[list[int]],
+        cards: Sequence[int],
+        taken: list[list[int]],
+        expires: float,
+    ) -> Decisions:
+        """What the kernel booked, as decisions. Placed pods are reserved until confirmed, or until `expires`."""
+        known, undo, names = self.pods, self._undo, self._names
+        uids = [pod.uid for pod in pods]
+        nodes: list[Names | None] = []
+        for pod, uid, (row, _, slot) in zip(pods, uids, results, strict=True):
+            if row == NONE:
+                nodes.append(None)
+                continue
+            if uid in known:
+                raise LedgerError(f"pod {uid} is booked already")
+            known[uid] = held = Held(pod, slot, False, expires)
+            nodes.append(names[row])
+            if undo is not None:
+                undo.append((uid, held, True))
+        return Decisions(uids, nodes, results, cards, taken, self.generation)
 
     def book_observed(self, pod: Pod, node: str, shares: tuple[Share, ...], assumed: bool) -> list[str]:
         """A pod holds a node already: truth, booked whether it fits or not. Returns UUIDs the node does not know."""
@@ -255,7 +273,7 @@ class Ledger:
         if row is None:
             row = self._new_row(node)
             self._write_row(row, Node(node), active=False)
-        column = {uuid: n for n, uuid in enumerate(self._uuids[row])}
+        column = {uuid: n for n, uuid in enumerate(self._names[row][1])}
         unknown = sorted({share.uuid for share in shares} - column.keys())
         if unknown:
             self._ghosts[row] = self._ghosts.get(row, ()) + tuple(_ghost(None, uuid) for uuid in unknown)
@@ -264,7 +282,7 @@ class Ledger:
                 column[device.uuid] = len(column)
                 self._write_card(row, column[device.uuid], device)
             self.rows.fact[row, CARDS] = len(column)
-            self._uuids[row] = tuple(column)
+            self._names[row] = (node, tuple(column))
         shape, owner = self.intern.shape(pod, NOBODY), self.owner(pod)
         self.make_room(1, len(shares), 1)
         state = self.state()
@@ -298,8 +316,6 @@ class Ledger:
             self._undo += [(held.pod.uid, held, False) for held in known]
         slots = np.array([held.slot for held in known], dtype=np.int64)
         self._keeper.release(self.state(), slots)
-        for held in known:
-            del self.uid_of[held.slot]
         return len(known)
 
     def expired(self, now: float) -> list[str]:
@@ -324,7 +340,7 @@ class Ledger:
 
     def shares(self, slot: int) -> tuple[Share, ...]:
         """What a pod holds, container by container."""
-        uuids = self._uuids[int(self.book.pod[slot, POD_ROW])]
+        uuids = self._names[int(self.book.pod[slot, POD_ROW])][1]
         return tuple(
             Share(container, uuids[card], memory, compute)
             for _, container, _, card, memory, compute in (entry.tolist() for entry in self._entries(slot))
@@ -394,10 +410,9 @@ class Ledger:
 
     def _restore(self, uid: str, held: Held) -> None:
         self.pods[uid] = held
-        self.uid_of[held.slot] = uid
 
     def _forget(self, uid: str) -> None:
-        del self.uid_of[self.pods.pop(uid).slot]
+        del self.pods[uid]
 
     def _held_on(self, row: int) -> list[tuple[int, tuple[Share, ...]]]:
         pod = self.book.pod

@@ -97,7 +97,7 @@ AXES: tuple[tuple[Any, str], ...] = (  # how many dimensions each array has
     (Rows, "cap 2 used 2 scored 2 card 3 held 3 sums 2 fact 2 rank 1 link 3 peers 2 enforced 1"),
     (Wants, "need 2 scored 2 shape 2 ask 2 rule 2 kind_ok 2 uuids 1"),
     (Book, "pod 2 entry 2 peer_row 1"),
-    (Vectors, "score 2 best 2 high 2 leader 2 most 2 seen 1 log 1 stamp 1 spoilt 1"),
+    (Vectors, "score 2 scored 1 refused 2 best 2 high 2 leader 2 most 2 seen 1 log 1 stamp 1 spoilt 1 stale 1"),
     (Journal, "line 2 used 2 scored 2 held 3 sums 2"),
     (
         Scratch,
@@ -106,7 +106,7 @@ AXES: tuple[tuple[Any, str], ...] = (  # how many dimensions each array has
     (State, "masks 2 heads 1"),
     (
         Batch,
-        "shape 1 mask 1 vector 1 owner 1 draw 1 group_end 1 group_need 1 args 1 style 1 quota 2 results 2"
+        "shape 1 mask 1 scores 1 vector 1 owner 1 draw 1 group_end 1 group_need 1 args 1 style 1 quota 2 results 2"
         " taken_from 1 taken 2",
     ),
 )

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
-from zlib import crc32
-
-import numpy as np
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from dovetail.engine.build import Kernel, Lens, builder
-from dovetail.engine.intern import NOBODY, Interner
+from dovetail.engine.intern import Interner
 from dovetail.engine.ledger import Ledger
 from dovetail.engine.observe import observe
 from dovetail.engine.queue import ALWAYS, WaitingRoom
-from dovetail.engine.quota import Quotas, unlimited
-from dovetail.engine.state import NONE, Batch
-from dovetail.engine.vectors import FRESH
+from dovetail.engine.quota import Quotas
+from dovetail.engine.requests import Requests, Signature
+from dovetail.engine.state import NONE
 from dovetail.model.decision import Decision
 from dovetail.model.events import (
     Bind,
@@ -34,24 +31,19 @@ from dovetail.model.events import (
 )
 from dovetail.model.pod import Group, Pod, Profile, Quota, RunningPod
 from dovetail.model.reason import Reason
-from dovetail.policies.rows import Ints
-from dovetail.policies.table import NODE_POLICIES
 
 COMPILE_FROM = 100_000  # rows × pods; below, interpreting is done before numba is imported
 MODES = ("auto", "interpreted", "compiled")
 HOLD_SECONDS = 300.0
 
 
-class Signature(NamedTuple):
-    """What the kernel needs to know of a pod's request, looked up once per distinct request."""
+@dataclass(slots=True)
+class Run:
+    """Consecutive groups of one profile that one call of the kernel can place."""
 
-    profile: Profile
-    shape: int
-    mask: int
-    entries: int  # cards it may be given
-    counts_owner: bool
-    draws: bool
-    kept: tuple[object, ...]  # the very objects the key is made of, so that their ids stay theirs
+    pods: list[Pod] = field(default_factory=list)
+    signatures: list[Signature] = field(default_factory=list)
+    needs: list[tuple[int, int]] = field(default_factory=list)  # (pods, how many must be placed) per group
 
 
 class Scheduler:
@@ -75,16 +67,8 @@ class Scheduler:
         self.ledger.count_by_cards(device_resources)
         self.quotas = Quotas(quotas, self.ledger)
         self.waiting = WaitingRoom()
-        self._arguments = dict(arguments or {})
-        self._args: dict[str, Ints] = {}
-        self._signatures: dict[tuple[int, ...], Signature] = {}
-        self._profiles: dict[Profile, Profile] = {}  # equal profiles become one object
-        self._single: dict[Profile, Batch] = {}  # profile -> a batch of one pod, used again and again
+        self.requests = Requests(self.ledger, self.quotas, arguments or {})
         self._work = 0  # rows × pods so far
-        for name in self._arguments:
-            if name not in NODE_POLICIES:
-                raise ValueError(f"policyArguments.{name}: no such node policy; there is {', '.join(NODE_POLICIES)}")
-            self.policy_args(name)
 
     # ---- events -------------------------------------------------------------------------------------------------
 
@@ -145,8 +129,8 @@ class Scheduler:
         return helped
 
     def _fits_one_of(self, pod: Pod, rows: Sequence[int]) -> bool:
-        signature = self._signature(pod)
-        kernel, batch = self.kernel(signature.profile), self._batch_of_one(pod, signature)
+        signature = self.requests.signature(pod)
+        kernel, batch = self.kernel(signature.profile), self.requests.batch_of_one(pod, signature)
         state = self.ledger.state()
         return any(kernel.fits_row(state, batch, row) for row in rows)
 
@@ -166,7 +150,7 @@ class Scheduler:
     def _wait(self, group: Group) -> None:
         key: Hashable = ALWAYS
         if len(group.pods) == 1 and not self._needs_care(group):
-            signature = self._signature(group.pods[0])
+            signature = self.requests.signature(group.pods[0])
             key = (signature.profile, signature.shape, signature.mask)
         self.waiting.add(group, key)
 
@@ -181,23 +165,26 @@ class Scheduler:
 
     # ---- placing ------------------------------------------------------------------------------------------------
 
-    def place(self, groups: Sequence[Group], at: float = 0.0) -> list[Decision]:
+    def place(self, groups: Sequence[Group], at: float = 0.0) -> Sequence[Decision]:
         """Decide groups in the order given: one decision per pod, all booked as reservations."""
-        self._maybe_compile(sum(len(group.pods) for group in groups))
-        decisions: list[Decision] = []
-        run: list[tuple[Group, list[Signature]]] = []  # consecutive groups that one kernel call can place
+        self._maybe_compile(len(groups))
+        signature_of, run = self.requests.signature, Run()
+        parts: list[Sequence[Decision]] = []
         for group in groups:
             care = self._needs_care(group)
-            signatures = [] if care else [self._signature(pod) for pod in group.pods]
-            if care or (len(signatures) > 1 and len({id(s.profile) for s in signatures}) > 1):
-                decisions += self._place_run(run, at) + self._place_with_care(group, at)
-                run = []
+            signatures = [] if care else [signature_of(pod) for pod in group.pods]
+            if care or (len(signatures) > 1 and any(s.profile is not signatures[0].profile for s in signatures)):
+                parts += [self._place_run(run, at), self._place_with_care(group, at)]
+                run = Run()
                 continue
-            if run and run[0][1][0].profile is not signatures[0].profile:
-                decisions += self._place_run(run, at)
-                run = []
-            run.append((group, signatures))
-        return decisions + self._place_run(run, at)
+            if run.signatures and run.signatures[0].profile is not signatures[0].profile:
+                parts.append(self._place_run(run, at))
+                run = Run()
+            run.pods += group.pods
+            run.signatures += signatures
+            run.needs.append((len(signatures), group.minimum - group.running))
+        parts.append(self._place_run(run, at))
+        return parts[0] if len(parts) == 1 else [decision for part in parts for decision in part]
 
     def kernel(self, profile: Profile) -> Kernel:
         """The profile's kernel, for the mode in force."""
@@ -206,14 +193,6 @@ class Scheduler:
     def lens(self, profile: Profile) -> Lens:
         """The same functions without numba: for looking at single nodes."""
         return self._interpreter.lens(profile)
-
-    def signature(self, pod: Pod) -> Signature:
-        return self._signature(pod)
-
-    def batch(self, pods: Sequence[Pod], needs: Sequence[tuple[int, int]]) -> Batch:
-        """Pods of one profile as arrays. `needs` has (pods, how many of them must be placed) per group."""
-        signatures = [self._signature(pod) for pod in pods]
-        return self._batch(pods, signatures, needs, sum(signature.entries for signature in signatures))
 
     def _needs_care(self, group: Group) -> bool:
         """A group that a plain kernel call cannot serve: refused pods, quotas, or too few members."""
@@ -224,40 +203,27 @@ class Scheduler:
             return True
         return any(pod.refusal is not None or self.quotas.apply_to(pod) for pod in pods)
 
-    def _place_run(self, run: list[tuple[Group, list[Signature]]], at: float) -> list[Decision]:
-        if not run:
-            return []
-        pods = [pod for group, _ in run for pod in group.pods]
-        signatures = [signature for _, found in run for signature in found]
-        needs = [(len(group.pods), group.minimum - group.running) for group, _ in run]
-        longest = max(len(group.pods) for group, _ in run)
-        return self._run_kernel(pods, signatures, needs, longest, at)
+    def _place_run(self, run: Run, at: float) -> Sequence[Decision]:
+        if len(run.pods) > 1:
+            return self._run_kernel(run, at)
+        return [self._place_one(pod, at) for pod in run.pods]
 
-    def _run_kernel(
-        self,
-        pods: Sequence[Pod],
-        signatures: Sequence[Signature],
-        needs: Sequence[tuple[int, int]],
-        longest: int,
-        at: float,
-    ) -> list[Decision]:
+    def _run_kernel(self, run: Run, at: float) -> Sequence[Decision]:
         ledger = self.ledger
-        entries = sum([signature.entries for signature in signatures])
-        ledger.make_room(len(pods), entries, max(longest, len(pods)))
-        alone = len(pods) == 1 and not self.quotas.apply_to(pods[0])
-        batch = self._batch_of_one(pods[0], signatures[0]) if alone else self._batch(pods, signatures, needs, entries)
-        self.kernel(signatures[0].profile).place_groups(ledger.state(), batch)
-        expires, generation, names = at + HOLD_SECONDS, ledger.generation, ledger.nodes
-        taken, decisions, start = batch.taken.tolist(), [], 0
-        for pod, signature, (row, reason, slot) in zip(pods, signatures, batch.results.tolist(), strict=True):
-            end = start + signature.entries
-            if row == NONE:
-                decisions.append(Decision(pod.uid, None, (), Reason(reason), generation))
-            else:
-                shares = ledger.adopt(pod, slot, row, taken[start:end], expires)
-                decisions.append(Decision(pod.uid, names[row].name, shares, Reason.OK, generation))
-            start = end
-        return decisions
+        cards = [signature.entries for signature in run.signatures]
+        ledger.make_room(len(run.pods), sum(cards), len(run.pods))
+        batch = self.requests.batch(run.pods, run.signatures, run.needs, sum(cards))
+        self.kernel(run.signatures[0].profile).place_groups(ledger.state(), batch)
+        return ledger.adopt(run.pods, batch.results.tolist(), cards, batch.taken.tolist(), at + HOLD_SECONDS)
+
+    def _place_one(self, pod: Pod, at: float) -> Decision:
+        """The usual event: one pod, no quota. As `_run_kernel`, without building arrays."""
+        ledger, signature = self.ledger, self.requests.signature(pod)
+        ledger.make_room(1, signature.entries, 1)
+        batch = self.requests.batch_of_one(pod, signature)
+        self.kernel(signature.profile).place_groups(ledger.state(), batch)
+        taken = batch.taken[: signature.entries].tolist()
+        return ledger.adopt((pod,), batch.results.tolist(), (signature.entries,), taken, at + HOLD_SECONDS)[0]
 
     def _place_with_care(self, group: Group, at: float) -> list[Decision]:
         """One pod after another in a transaction, each held against its refusal and quotas first."""
@@ -277,110 +243,10 @@ class Scheduler:
             return self._refused(pod, pod.refusal.reason)
         if self.quotas.refusal(pod) is not None:
             return self._refused(pod, Reason.QUOTA)
-        return self._run_kernel([pod], [self._signature(pod)], [(1, 1)], 1, at)[0]
+        return self._run_kernel(Run([pod], [self.requests.signature(pod)], [(1, 1)]), at)[0]
 
     def _refused(self, pod: Pod, reason: Reason) -> Decision:
         return Decision(pod.uid, None, (), reason, self.ledger.generation)
-
-    def _batch(
-        self,
-        pods: Sequence[Pod],
-        signatures: Sequence[Signature],
-        needs: Sequence[tuple[int, int]],
-        entries: int,
-    ) -> Batch:
-        count, ledger, signature = len(pods), self.ledger, signatures[0]
-        profile = signature.profile
-        under_quota = self.quotas.apply_to(pods[0])
-        entries_each = np.array([s.entries for s in signatures], dtype=np.int64)
-        bounds = np.array(needs, dtype=np.int64)
-        return Batch(
-            shape=np.array([s.shape for s in signatures], dtype=np.int64),
-            mask=np.array([s.mask for s in signatures], dtype=np.int64),
-            vector=self._vectors(profile, signatures, fresh=signature.draws or under_quota),
-            owner=np.array([ledger.owner(pod) if pod.owner else NOBODY for pod in pods], dtype=np.int64),
-            draw=np.array([self.draw(pod) for pod in pods] if signature.draws else [0] * count, dtype=np.int64),
-            group_end=bounds[:, 0].cumsum(),
-            group_need=bounds[:, 1].copy(),
-            args=self.policy_args(profile.node),
-            style=self.kernel(profile).style,
-            quota=self.quotas.left(pods[0], self.intern.vendors) if under_quota else unlimited(self.intern.vendors),
-            results=np.empty((count, 3), dtype=np.int64),
-            taken_from=entries_each.cumsum() - entries_each,
-            taken=np.zeros((entries, 4), dtype=np.int64),
-        )
-
-    def _batch_of_one(self, pod: Pod, signature: Signature) -> Batch:
-        """The usual event: the arrays of the last one, written over."""
-        profile, vendors = signature.profile, len(self.intern.vendors)
-        batch = self._single.get(profile)
-        if batch is None or len(batch.taken) < signature.entries or len(batch.quota) < vendors:
-            batch = self._single[profile] = self._batch([pod], [signature], [(1, 1)], max(16, signature.entries))
-        else:
-            key = (profile.node, profile.device, signature.shape, signature.mask)
-            batch.vector[0] = FRESH if signature.draws else self.ledger.vectors.slot(key)
-            batch.shape[0], batch.mask[0] = signature.shape, signature.mask
-            batch.owner[0] = self.ledger.owner(pod) if pod.owner else NOBODY
-            batch.draw[0] = self.draw(pod) if signature.draws else 0
-        return batch
-
-    def _vectors(self, profile: Profile, signatures: Sequence[Signature], fresh: bool) -> Ints:
-        """A vector per distinct request; more of them than there is room for are scored afresh."""
-        distinct = {id(signature): signature for signature in signatures}
-        room = self.ledger.vectors
-        if fresh or len(distinct) >= room.limit:
-            return np.full(len(signatures), FRESH, dtype=np.int64)
-        slots = {key: room.slot((profile.node, profile.device, s.shape, s.mask)) for key, s in distinct.items()}
-        return np.array([slots[id(signature)] for signature in signatures], dtype=np.int64)
-
-    def _signature(self, pod: Pod) -> Signature:
-        """Replicas share the objects of their template, so their ids are the quickest key there is."""
-        profile = pod.profile
-        counts_owner = NODE_POLICIES[profile.node].counts_owner
-        key = (
-            id(pod.resources),
-            id(pod.containers),
-            id(pod.device_rules),
-            id(pod.node_rules),
-            id(profile),
-            pod.scored_cpu_milli,
-            pod.scored_memory,
-            self.ledger.owner(pod) if counts_owner else NOBODY,
-        )
-        found = self._signatures.get(key)
-        if found is None:
-            if len(self._signatures) > 200_000:
-                self._signatures.clear()
-            found = self._signatures[key] = self._new_signature(pod, counts_owner)
-        return found
-
-    def _new_signature(self, pod: Pod, counts_owner: bool) -> Signature:
-        ledger = self.ledger
-        peers = ledger.peers(ledger.owner(pod)) if counts_owner else NOBODY
-        profile = self._profiles.setdefault(pod.profile, pod.profile)
-        return Signature(
-            profile,
-            self.intern.shape(pod, peers),
-            ledger.mask(pod.node_rules),
-            sum(ask.count for container in pod.containers for ask in container.asks),
-            counts_owner,
-            NODE_POLICIES[profile.node].draws or "random" in profile.device,
-            (pod.resources, pod.containers, pod.device_rules, pod.node_rules, pod.profile),
-        )
-
-    def draw(self, pod: Pod) -> int:
-        """The pod's own number for policies that roll dice: the same at every try, in any order."""
-        return crc32(pod.key.encode())
-
-    def policy_args(self, name: str) -> Ints:
-        """A node policy's arguments as the kernel wants them."""
-        if name not in self._args:
-            try:
-                flat = NODE_POLICIES[name].arguments(self._arguments.get(name, {}), self.intern.columns)
-            except ValueError as error:
-                raise ValueError(f"policyArguments.{name}.{error}") from None
-            self._args[name] = np.array([0, *flat], dtype=np.int64)
-        return self._args[name]
 
     def _maybe_compile(self, pods: int) -> None:
         if self._mode == "auto" and self._builder is self._interpreter:

@@ -46,7 +46,8 @@ RESULT_ROW, RESULT_REASON, RESULT_POD = range(3)
 # Last axis of `Batch.taken`.
 TAKEN_CONTAINER, TAKEN_CARD, TAKEN_MEMORY, TAKEN_COMPUTE = range(4)
 
-BLOCK = 32  # rows in a block, blocks in a quarter
+FRESH = 0  # scores and candidates of requests for which nothing can be kept
+BLOCK = 16  # rows in a block, blocks in a quarter
 UNLIMITED = 2**60  # more than any quota or card
 
 
@@ -59,17 +60,23 @@ class Book(NamedTuple):
 
 
 class Vectors(NamedTuple):
-    """Scores kept per (shape, static class), and the best of each block of rows; `log` says which rows moved since."""
+    """What is kept between decisions; `log` says which rows moved since.
 
-    score: Floats  # [vector, row]
-    best: Ints  # [vector, block]: its best row, or NONE
-    high: Floats  # [vector, block]: that row's score
-    leader: Ints  # [vector, quarter]: its best block
-    most: Floats  # [vector, quarter]: that block's best score
-    seen: Ints  # [vector]: length of the log when it was last brought up to date; NONE = never
+    Scores have a number of their own (`u`), as requests may share them; the rest is per request (`v`).
+    """
+
+    score: Floats  # [u, row]
+    scored: Ints  # [u]: length of the log when they were last brought up to date; NONE = never
+    refused: Bytes  # [v, row]: 0 = a candidate, else why not
+    best: Ints  # [v, block]: its best row, or NONE
+    high: Floats  # [v, block]: that row's score
+    leader: Ints  # [v, quarter]: its best block
+    most: Floats  # [v, quarter]: that block's best score
+    seen: Ints  # [v]: as `scored`
     log: Ints  # ring of rows that moved
     stamp: Ints  # [row]: position in the log of its last move
     spoilt: Ints  # working space: blocks whose best got worse
+    stale: Ints  # working space: [quarter], 1 where its leader must be found again
 
 
 class Journal(NamedTuple):
@@ -119,7 +126,8 @@ class Batch(NamedTuple):
 
     shape: Ints
     mask: Ints  # static class
-    vector: Ints  # 0 = score afresh
+    scores: Ints  # which kept scores; FRESH = none are kept
+    vector: Ints  # which kept candidates; likewise
     owner: Ints
     draw: Ints
     group_end: Ints  # [group]: one past its last pod

@@ -67,10 +67,11 @@ class Storage:
         self._state: State | None = None
 
     def state(self) -> State:
-        self.fit_columns()
-        self.fit_scratch(0)
+        """A name that needs room (a resource, a vendor) also makes new `wants`, so two looks tell if all is well."""
         current = self._state
         if current is None or current.wants is not self.intern.wants or current.vectors is not self.vectors.arrays:
+            self.fit_columns()
+            self.fit_scratch(0)
             current = self._state = State(
                 self.rows,
                 self.intern.wants,

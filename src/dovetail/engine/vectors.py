@@ -1,4 +1,4 @@
-"""Room for kept scores: a vector per (profile, shape, static class), the least recently used one making way."""
+"""Room for kept scores and candidates, by what they are for; the least recently used make way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 from dovetail.engine.state import BLOCK, NONE, Vectors
 from dovetail.policies.rows import Ints
 
-FRESH = 0  # the vector of requests whose scores cannot be kept
 BUDGET = 192 * 2**20  # bytes
 MOST = 2048
 
@@ -26,7 +25,7 @@ class VectorRoom:
         """Room for more rows; everything kept is forgotten."""
         rows = -(-rows // BLOCK) * BLOCK
         self._slots.clear()
-        self.limit = max(8, min(MOST, BUDGET // (rows * 9)))
+        self.limit = max(8, min(MOST, BUDGET // (rows * 10)))
         self.arrays = _arrays(8, rows, np.zeros(max(4096, 4 * rows), dtype=np.int64))
 
     def slot(self, key: Hashable) -> int:
@@ -42,18 +41,18 @@ class VectorRoom:
         else:
             _, slot = self._slots.popitem(last=False)
         self._slots[key] = slot
-        self.arrays.seen[slot] = NONE
+        self.arrays.seen[slot] = self.arrays.scored[slot] = NONE
         return slot
 
     def forget(self) -> None:
         """Nothing kept is to be trusted: score everything again."""
-        self.arrays.seen[:] = NONE
+        self.arrays.seen[:] = self.arrays.scored[:] = NONE
 
     def _add_room(self) -> None:
         old = self.arrays
         count, rows = len(old.seen), old.score.shape[1]
         new = _arrays(min(2 * count, self.limit), rows, old.log)
-        new.score[:count] = old.score
+        new.score[:count], new.scored[:count], new.refused[:count] = old.score, old.scored, old.refused
         new.best[:count], new.high[:count], new.seen[:count] = old.best, old.high, old.seen
         new.leader[:count], new.most[:count] = old.leader, old.most
         new.stamp[:] = old.stamp
@@ -65,6 +64,8 @@ def _arrays(count: int, rows: int, log: Ints) -> Vectors:
     quarters = -(-blocks // BLOCK)
     return Vectors(
         score=np.full((count, rows), -np.inf),
+        scored=np.full(count, NONE, dtype=np.int64),
+        refused=np.zeros((count, rows), dtype=np.uint8),
         best=np.full((count, blocks), NONE, dtype=np.int64),
         high=np.full((count, blocks), -np.inf),
         leader=np.full((count, quarters), NONE, dtype=np.int64),
@@ -73,4 +74,5 @@ def _arrays(count: int, rows: int, log: Ints) -> Vectors:
         log=log,
         stamp=np.full(rows, NONE, dtype=np.int64),
         spoilt=np.zeros(len(log), dtype=np.int64),
+        stale=np.zeros(quarters, dtype=np.int64),
     )

@@ -10,4 +10,4 @@ def key(card: Card) -> float:
     return float(mix(card.draw, card.ordinal + 1))
 
 
-POLICY = DevicePolicy("random", "Baseline: any card that fits, drawn by pod name.", key)
+POLICY = DevicePolicy("random", "Baseline: any card that fits, drawn by pod name.", key, draws=True)

@@ -10,4 +10,6 @@ def score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
     return node_busyness(rows, i)
 
 
-POLICY = NodePolicy("binpack", "Fill the busiest node first, so that whole nodes stay free (HAMi).", score)
+POLICY = NodePolicy(
+    "binpack", "Fill the busiest node first, so that whole nodes stay free (HAMi).", score, sees_request=False
+)

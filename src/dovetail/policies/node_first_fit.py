@@ -9,4 +9,4 @@ def score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
     return 0.0  # all equal: the tie rule (smallest name) decides
 
 
-POLICY = NodePolicy("first-fit", "Baseline: the first node by name that fits.", score)
+POLICY = NodePolicy("first-fit", "Baseline: the first node by name that fits.", score, sees_request=False)

@@ -11,5 +11,9 @@ def score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
 
 
 POLICY = NodePolicy(
-    "spread", "Take the least busy node first, against contention and for availability (HAMi).", score, lowest_wins=True
+    "spread",
+    "Take the least busy node first, against contention and for availability (HAMi).",
+    score,
+    lowest_wins=True,
+    sees_request=False,
 )

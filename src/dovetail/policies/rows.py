@@ -119,6 +119,7 @@ class NodePolicy:
     sentence: str
     score: NodeScore
     lowest_wins: bool = False
+    sees_request: bool = True  # reads `wants`; where not, all requests share one set of scores
     counts_owner: bool = False  # reads `peers`
     draws: bool = False  # reads args[DRAW]: scores differ from pod to pod and are not kept
     arguments: Callable[[Mapping[str, Any], ColumnOf], list[int]] = field(default=no_arguments)
@@ -133,6 +134,7 @@ class DevicePolicy:
     key: CardKey | None = None
     alone_key: CardKey | None = None  # used where the policy is not part of a chain and has no key of its own there
     idle_only: bool = False
+    draws: bool = False  # reads the pod's draw: the choice differs from pod to pod
     lowest_numa_first: bool = False  # with numa-bind, where the policy stands alone
     is_chain: bool = False  # HAMi sorts it by the rules of a chain even when it stands alone
     choose: SetChooser | None = None  # picks the set among all cards that fit

@@ -1,0 +1,126 @@
+"""`make bench`: decisions per second, side by side in one run. Compare the ratios; the machine is whatever it is.
+
+Every decision is of a pod that comes while another leaves, on a cluster of 8-GPU nodes of 12 hardware types, half full.
+`place` takes pods in waves of 1,000, `handle` one event each. "every node" scores the whole cluster for each decision.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from pathlib import Path
+from random import Random
+from time import perf_counter
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from bench.workload import CARDS, groups, half_full, templates
+from dovetail import kernel_cache
+from dovetail.engine.scheduler import Scheduler
+from dovetail.model.events import Bind, GroupArrived, PodGone
+from dovetail.model.pod import Group, Profile
+
+NODES, KINDS = 5_000, (10, 50, 150)
+SIZES = (1_000, 5_000, 20_000)
+WAVE = 1_000
+POLICIES = {"binpack": Profile("binpack", ("binpack",)), "spread": Profile("spread", ("spread",))}
+
+
+class Stage:
+    """One cluster, one stream of pods, and the pods that run."""
+
+    def __init__(self, nodes: int, kinds: int, policy: str) -> None:
+        self.dice = Random(nodes + kinds)
+        self.templates = templates(kinds, POLICIES[policy], self.dice)
+        self.scheduler, self.running = half_full(nodes, self.templates, "compiled", self.dice)
+        self.arrived = 0
+        self.place(WAVE)  # compiles what is not compiled yet and makes the vectors
+
+    def wave(self, count: int) -> tuple[list[Group], list[str]]:
+        """Pods to come, and as many to leave."""
+        coming = groups(self.templates, count, self.dice, self.arrived)
+        self.arrived += count
+        self.dice.shuffle(self.running)
+        leaving, self.running = self.running[:count], self.running[count:]
+        return coming, leaving
+
+    def place(self, decisions: int, wave: int = WAVE, forget: bool = False) -> float:
+        """Seconds for so many decisions through `place`."""
+        scheduler, seconds = self.scheduler, 0.0
+        for _ in range(0, decisions, wave):
+            coming, leaving = self.wave(wave)
+            started = perf_counter()
+            if forget:
+                scheduler.ledger.vectors.forget()
+            scheduler.ledger.release_all(leaving)
+            made = scheduler.place(coming)
+            seconds += perf_counter() - started
+            self.running += made.placed_uids()
+        return seconds
+
+    def handle(self, decisions: int) -> float:
+        """Seconds for so many decisions through `handle`, an event for each pod that comes and each that leaves."""
+        scheduler, seconds = self.scheduler, 0.0
+        for _ in range(0, decisions, WAVE):
+            coming, leaving = self.wave(min(WAVE, decisions))
+            started = perf_counter()
+            placed = [effect for c, uid in zip(coming, leaving, strict=True) for effect in _pair(scheduler, c, uid)]
+            seconds += perf_counter() - started
+            self.running += [effect.pod.uid for effect in placed if isinstance(effect, Bind)]
+            for group in list(scheduler.waiting):  # a pod nobody has room for leaves after a while
+                scheduler.waiting.remove(group.name)
+        return seconds
+
+
+def _pair(scheduler: Scheduler, coming: Group, leaving: str) -> tuple[object, ...]:
+    return (*scheduler.handle(PodGone(1.0, leaving)), *scheduler.handle(GroupArrived(1.0, coming)))
+
+
+def measure(nodes: int, kinds: int, policy: str, every_node: bool) -> dict[str, float]:
+    """Decisions per second: the best of three rounds, as others use the machine too."""
+    stage = Stage(nodes, kinds, policy)
+    stage.place(5 * WAVE)
+    stage.handle(200)
+    gc.collect()
+    gc.freeze()
+    place = max(10 * WAVE / stage.place(10 * WAVE) for _ in range(3))
+    handle = max(4 * WAVE / stage.handle(4 * WAVE) for _ in range(3))
+    found = {"place": place, "handle": handle}
+    if every_node:
+        found["every node"] = max(200 / stage.place(200, wave=1, forget=True) for _ in range(3))
+    gc.unfreeze()
+    return found
+
+
+def main() -> None:
+    kernel_cache.prepare()
+    figures: dict[str, object] = {"nodes": NODES, "gpus_per_node": CARDS}
+    print(f"{NODES:,} nodes × {CARDS} GPUs, half full; decisions per second")
+    print(f"{'policy':8} {'K':>4} {'place':>10} {'handle':>10} {'every node':>11}  {'place : every node':>18}")
+    rates: dict[str, dict[str, dict[str, int]]] = {}
+    for policy in POLICIES:
+        for kinds in KINDS:
+            found = measure(NODES, kinds, policy, every_node=True)
+            ratio = found["place"] / found["every node"]
+            print(
+                f"{policy:8} {kinds:4} {found['place']:10,.0f} {found['handle']:10,.0f} {found['every node']:11,.0f}"
+                f"  {ratio:17,.0f}×",
+                flush=True,
+            )
+            rates.setdefault(policy, {})[str(kinds)] = {name: round(rate) for name, rate in found.items()}
+    figures["decisions_per_second"] = rates
+    print("\nµs per decision through `place`, K = 50")
+    print(f"{'policy':8} " + " ".join(f"{size:>8,}" for size in SIZES) + "   20,000 : 1,000")
+    costs: dict[str, dict[str, float]] = {}
+    for policy in POLICIES:
+        each = {size: 1e6 / measure(size, 50, policy, every_node=False)["place"] for size in SIZES}
+        growth = each[SIZES[-1]] / each[SIZES[0]]
+        print(f"{policy:8} " + " ".join(f"{each[size]:8.1f}" for size in SIZES) + f"   {growth:13.1f}×", flush=True)
+        costs[policy] = {str(size): round(cost, 2) for size, cost in each.items()} | {"growth": round(growth, 2)}
+    figures["microseconds_per_decision"] = costs
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

@@ -23,6 +23,9 @@ class Quotas:
         for quota in quotas:
             self._of.setdefault(quota.namespace, []).append(quota)
 
+    def __len__(self) -> int:
+        return len(self._of)
+
     def apply_to(self, pod: Pod) -> bool:
         return pod.namespace in self._of
 

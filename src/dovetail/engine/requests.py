@@ -73,14 +73,14 @@ class Requests:
         """Pods of one profile. `needs` has (pods, how many of them must be placed) per group."""
         ledger, profile, vendors = self._ledger, signatures[0].profile, self._ledger.intern.vendors
         under_quota, draws = self._quotas.apply_to(pods[0]), signatures[0].draws
-        scores, vector = self._kept_for(signatures, fresh=under_quota)
-        cards = np.array([s.entries for s in signatures], dtype=np.int64)
+        lines = self._lines(signatures, fresh=under_quota)
+        cards = lines[:, 4]
         bounds = np.array(needs, dtype=np.int64)
         return Batch(
-            shape=np.array([s.shape for s in signatures], dtype=np.int64),
-            mask=np.array([s.mask for s in signatures], dtype=np.int64),
-            scores=scores,
-            vector=vector,
+            shape=lines[:, 0].copy(),
+            mask=lines[:, 1].copy(),
+            scores=lines[:, 2].copy(),
+            vector=lines[:, 3].copy(),
             owner=np.array([ledger.owner(pod) if pod.owner else NOBODY for pod in pods], dtype=np.int64),
             draw=np.array([self.draw(pod) if draws else 0 for pod in pods], dtype=np.int64),
             group_end=bounds[:, 0].cumsum(),
@@ -145,13 +145,18 @@ class Requests:
             return slot, slot
         return room.slot(profile.node), room.slot(whole)
 
-    def _kept_for(self, signatures: Sequence[Signature], fresh: bool) -> tuple[Ints, Ints]:
-        """The same for many; more distinct requests than there is room for are scored afresh."""
+    def _lines(self, signatures: Sequence[Signature], fresh: bool) -> Ints:
+        """[pod, 5]: shape, mask, scores, candidates and cards; more distinct requests than there is room for are
+        scored afresh."""
         distinct = {id(signature): signature for signature in signatures}
         fresh = fresh or len(distinct) + 2 >= self._ledger.vectors.limit
-        kept = {key: self._kept(signature, fresh) for key, signature in distinct.items()}
-        pairs = np.array([kept[id(signature)] for signature in signatures], dtype=np.int64)
-        return pairs[:, 0].copy(), pairs[:, 1].copy()
+        line_of: dict[int, int] = {}
+        lines: list[tuple[int, ...]] = []
+        for key, signature in distinct.items():
+            line_of[key] = len(lines)
+            lines.append((signature.shape, signature.mask, *self._kept(signature, fresh), signature.entries))
+        table = np.array(lines, dtype=np.int64)
+        return table[np.array([line_of[id(signature)] for signature in signatures], dtype=np.int64)]
 
     def _style(self, profile: Profile) -> Ints:
         if profile not in self._styles:

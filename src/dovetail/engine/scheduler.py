@@ -196,9 +196,9 @@ class Scheduler:
 
     def _needs_care(self, group: Group) -> bool:
         """A group that a plain kernel call cannot serve: refused pods, quotas, or too few members."""
-        pods = group.pods
-        if len(pods) == 1:  # by far the most
-            return pods[0].refusal is not None or self.quotas.apply_to(pods[0]) or group.minimum - group.running > 1
+        pods, some_quotas = group.pods, len(self.quotas)
+        if len(pods) == 1 and not some_quotas:  # by far the most
+            return pods[0].refusal is not None or group.minimum - group.running > 1
         if len(pods) + group.running < group.minimum:
             return True
         return any(pod.refusal is not None or self.quotas.apply_to(pod) for pod in pods)

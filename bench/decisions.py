@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.workload import CARDS, groups, half_full, templates
 from dovetail import kernel_cache
+from dovetail.engine.decisions import Decisions
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.events import Bind, GroupArrived, PodGone
 from dovetail.model.pod import Group, Profile
@@ -41,9 +42,13 @@ class Stage:
         """Pods to come, and as many to leave."""
         coming = groups(self.templates, count, self.dice, self.arrived)
         self.arrived += count
-        self.dice.shuffle(self.running)
-        leaving, self.running = self.running[:count], self.running[count:]
-        return coming, leaving
+        return coming, [self._leaver() for _ in range(count)]
+
+    def _leaver(self) -> str:
+        """Any of the pods that run; the last one takes its place in the list."""
+        n = self.dice.randrange(len(self.running))
+        self.running[n], self.running[-1] = self.running[-1], self.running[n]
+        return self.running.pop()
 
     def place(self, decisions: int, wave: int = WAVE, forget: bool = False) -> float:
         """Seconds for so many decisions through `place`."""
@@ -56,6 +61,7 @@ class Stage:
             scheduler.ledger.release_all(leaving)
             made = scheduler.place(coming)
             seconds += perf_counter() - started
+            assert isinstance(made, Decisions)
             self.running += made.placed_uids()
         return seconds
 

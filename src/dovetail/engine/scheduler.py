@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from dovetail.engine.build import Kernel, Lens, builder
@@ -85,9 +86,10 @@ class Scheduler:
             case PodGone(at, uid):
                 rest = self.waiting.drop_pod(uid)
                 if rest is not None:
-                    return self._offer(at, [rest])
+                    return tuple(self._offer(at, rest))
                 row = self.ledger.row_holding(uid)
-                return self.retry(at, (row,)) if self.ledger.release(uid) else ()
+                gone = self.ledger.release(uid)
+                return self.retry(at, (row,)) if gone and len(self.waiting) else ()
             case NodeChanged(at, node):
                 self.ledger.set_node(node)
                 return self.retry(at, (self.ledger.row_of[node.name],))
@@ -104,31 +106,34 @@ class Scheduler:
         row, before = self.ledger.row_holding(uid), self.ledger.held_shares(uid)
         warnings = tuple(Warn(running.pod.key, text) for text in observe(self, running))
         if rest is not None:
-            return (*warnings, *self._offer(at, [rest]))
+            return (*warnings, *self._offer(at, rest))
         same = row == self.ledger.row_holding(uid) and before == self.ledger.held_shares(uid)
         return warnings if row == NONE or same else (*warnings, *self.retry(at, (row,)))
 
     def retry(self, at: float, rows: Sequence[int]) -> tuple[Effect, ...]:
-        """Offer the waiting groups what these rows have now, in their order; those that still wait say nothing new."""
-        return self._offer(at, self._helped(rows)) if len(self.waiting) else ()
+        """Offer those who could use it what these rows have now, in their order; who still waits says nothing new.
 
-    def _offer(self, at: float, groups: Sequence[Group]) -> tuple[Effect, ...]:
+        A gang or a pod under a quota may be helped by any row; of equal requests, after the first that finds no place
+        the others need not try.
+        """
+        keys = [key for key in self.waiting.requests() if key is ALWAYS or self._fits_one_of(key, rows)]
+        lines = [self.waiting.line(key) for key in keys]
+        turns = [(line[0], n, 0) for n, line in enumerate(lines)]
+        heapify(turns)
         effects: list[Effect] = []
-        for group in sorted(groups, key=lambda group: group.order):
-            effects += [effect for effect in self._arrive(at, group) if isinstance(effect, Bind)]
+        while turns:
+            place, n, position = heappop(turns)
+            effects += self._offer(at, place.group)
+            hopeless = keys[n] is not ALWAYS and place.group.name in self.waiting
+            if not hopeless and position + 1 < len(lines[n]):
+                heappush(turns, (lines[n][position + 1], n, position + 1))
         return tuple(effects)
 
-    def _helped(self, rows: Sequence[int]) -> list[Group]:
-        """Groups that one of the rows could take, and those for which that cannot be said of a single row."""
-        helped = self.waiting.asking(ALWAYS)
-        for key in self.waiting.requests():
-            if key is not ALWAYS:
-                groups = self.waiting.asking(key)
-                if self._fits_one_of(groups[0].pods[0], rows):
-                    helped += groups
-        return helped
+    def _offer(self, at: float, group: Group) -> list[Effect]:
+        return [effect for effect in self._arrive(at, group) if isinstance(effect, Bind)]
 
-    def _fits_one_of(self, pod: Pod, rows: Sequence[int]) -> bool:
+    def _fits_one_of(self, key: Hashable, rows: Sequence[int]) -> bool:
+        pod = self.waiting.first(key).pods[0]
         signature = self.requests.signature(pod)
         kernel, batch = self.kernel(signature.profile), self.requests.batch_of_one(pod, signature)
         state = self.ledger.state()
@@ -184,7 +189,8 @@ class Scheduler:
             run.signatures += signatures
             run.needs.append((len(signatures), group.minimum - group.running))
         parts.append(self._place_run(run, at))
-        return parts[0] if len(parts) == 1 else [decision for part in parts for decision in part]
+        filled = [part for part in parts if part]
+        return filled[0] if len(filled) == 1 else [decision for part in filled for decision in part]
 
     def kernel(self, profile: Profile) -> Kernel:
         """The profile's kernel, for the mode in force."""
@@ -204,9 +210,9 @@ class Scheduler:
         return any(pod.refusal is not None or self.quotas.apply_to(pod) for pod in pods)
 
     def _place_run(self, run: Run, at: float) -> Sequence[Decision]:
-        if len(run.pods) > 1:
-            return self._run_kernel(run, at)
-        return [self._place_one(pod, at) for pod in run.pods]
+        if len(run.pods) == 1:
+            return self._place_one(run.pods[0], at)
+        return self._run_kernel(run, at) if run.pods else ()
 
     def _run_kernel(self, run: Run, at: float) -> Sequence[Decision]:
         ledger = self.ledger
@@ -216,14 +222,14 @@ class Scheduler:
         self.kernel(run.signatures[0].profile).place_groups(ledger.state(), batch)
         return ledger.adopt(run.pods, batch.results.tolist(), cards, batch.taken.tolist(), at + HOLD_SECONDS)
 
-    def _place_one(self, pod: Pod, at: float) -> Decision:
+    def _place_one(self, pod: Pod, at: float) -> Sequence[Decision]:
         """The usual event: one pod, no quota. As `_run_kernel`, without building arrays."""
         ledger, signature = self.ledger, self.requests.signature(pod)
         ledger.make_room(1, signature.entries, 1)
         batch = self.requests.batch_of_one(pod, signature)
         self.kernel(signature.profile).place_groups(ledger.state(), batch)
         taken = batch.taken[: signature.entries].tolist()
-        return ledger.adopt((pod,), batch.results.tolist(), (signature.entries,), taken, at + HOLD_SECONDS)[0]
+        return ledger.adopt((pod,), batch.results.tolist(), (signature.entries,), taken, at + HOLD_SECONDS)
 
     def _place_with_care(self, group: Group, at: float) -> list[Decision]:
         """One pod after another in a transaction, each held against its refusal and quotas first."""

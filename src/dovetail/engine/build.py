@@ -42,7 +42,7 @@ class Kernel(NamedTuple):
     node_policy: NodePolicy
     style: Ints
     place_groups: Callable[[State, Batch], None]
-    fits_row: Callable[[State, Batch, int], bool]
+    which_fit: Callable[[State, Batch, int], None]
 
 
 class Lens(NamedTuple):
@@ -106,7 +106,7 @@ class Builder:
 
     def _doors(self, hooks: Hooks) -> tuple[Callable[..., Any], Callable[..., Any]]:
         if not self.compiled:
-            return self.specialise(kernel_place.place_groups, hooks), self.specialise(kernel_place.fits_row, hooks)
+            return self.specialise(kernel_place.place_groups, hooks), self.specialise(kernel_place.which_fit, hooks)
         from dovetail.engine import native  # numba takes 0.3 s and 90 MB: only for those who need it
 
         call = native.Caller()

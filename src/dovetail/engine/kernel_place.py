@@ -193,12 +193,15 @@ def best_row(state: State, batch: Batch, k: int, u: int, v: int) -> int:
         find_leader(vectors, rank, v, block // BLOCK)
 
 
-def fits_row(state: State, batch: Batch, i: int) -> bool:
-    """Could node i take the batch's first pod now?"""
-    if state.masks[batch.mask[0], i] != 0:
-        return False
-    s, draw = batch.shape[0], batch.draw[0]
-    return node_refusal(state.rows, state.wants, i, s, batch.style, batch.quota, draw, state.scratch) == 0
+def which_fit(state: State, batch: Batch, i: int) -> None:
+    """For each pod of the batch, alone: could node i take it now? 1 or 0 in the first column of `results`."""
+    for k in range(len(batch.shape)):
+        fits = 0
+        if first_look(state, batch.mask[k], batch.shape[k], i) == 0:
+            s, draw = batch.shape[k], batch.draw[k]
+            if node_refusal(state.rows, state.wants, i, s, batch.style, batch.quota, draw, state.scratch) == 0:
+                fits = 1
+        batch.results[k, 0] = fits
 
 
 def commonest_refusal(state: State, v: int) -> int:

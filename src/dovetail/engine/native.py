@@ -20,7 +20,7 @@ from numba.extending import intrinsic, models, register_model
 from numba.np import arrayobj
 
 from dovetail.engine.kernel_book import charge, release, roll_back, settle
-from dovetail.engine.kernel_place import fits_row, place_groups
+from dovetail.engine.kernel_place import place_groups, which_fit
 from dovetail.engine.state import Batch, Book, Journal, Scratch, State, Vectors
 from dovetail.policies.rows import Rows, Wants
 
@@ -155,8 +155,8 @@ def place_entry(state: int, batch: int) -> None:
     place_groups(state_at(state), batch_at(batch))
 
 
-def fits_entry(state: int, batch: int, row: int) -> bool:
-    return fits_row(state_at(state), batch_at(batch), row)
+def fits_entry(state: int, batch: int, row: int) -> None:
+    which_fit(state_at(state), batch_at(batch), row)
 
 
 def charge_entry(state: int, slot: int, sign: int) -> None:
@@ -186,16 +186,22 @@ def compile_function(function: Any, cache: bool) -> Any:
 
 
 class Caller:
-    """Calls entries with named tuples. The last state and the last batch are laid out once, however often they come."""
+    """Calls entries with named tuples. The last few are laid out once, however often they come."""
+
+    REMEMBERED = 8
 
     def __init__(self) -> None:
-        self._packed: dict[Any, tuple[Any, int, Any]] = {}  # class -> (values, address, what must stay alive)
+        self._packed: dict[int, tuple[Any, int, Any]] = {}  # id -> (values, address, what must stay alive)
 
     def __call__(self, entry: Any, *arguments: Any) -> Any:
         return entry(*[self._address(value) if type(value) in TABLES else value for value in arguments])
 
     def _address(self, values: Any) -> int:
-        last = self._packed.get(type(values))
-        if last is None or last[0] is not values:
-            last = self._packed[type(values)] = (values, *pack(values))
-        return last[1]
+        """The least recently used makes way; it is never one of the two or three that a call needs at once."""
+        known = self._packed.pop(id(values), None)  # an id in the table belongs to a tuple that the table keeps alive
+        if known is None:
+            if len(self._packed) >= self.REMEMBERED:
+                del self._packed[next(iter(self._packed))]
+            known = (values, *pack(values))
+        self._packed[id(values)] = known
+        return known[1]

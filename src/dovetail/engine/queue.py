@@ -24,6 +24,7 @@ class WaitingRoom:
         self._places: dict[str, tuple[Hashable, Place]] = {}  # name -> (key, place in that line)
         self._lines: dict[Hashable, list[Place]] = {}  # what a lone pod asks for -> those who ask, in order
         self._name_of: dict[str, str] = {}  # pod uid -> group name
+        self.version = 0  # changes with the set of requests that somebody waits for
 
     def __len__(self) -> int:
         return len(self._places)
@@ -38,7 +39,10 @@ class WaitingRoom:
         self.remove(group.name)
         place = Place(group.order, group)
         self._places[group.name] = (key, place)
-        insort(self._lines.setdefault(key, []), place)
+        if key not in self._lines:
+            self._lines[key] = []
+            self.version += 1
+        insort(self._lines[key], place)
         for pod in group.pods:
             self._name_of[pod.uid] = group.name
 
@@ -50,6 +54,7 @@ class WaitingRoom:
         del line[bisect_left(line, place)]
         if not line:
             del self._lines[key]
+            self.version += 1
         for pod in place.group.pods:
             self._name_of.pop(pod.uid, None)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+import numpy as np
+
 from dovetail.engine.build import Kernel, Lens, builder
 from dovetail.engine.intern import Interner
 from dovetail.engine.ledger import Ledger
@@ -14,7 +16,7 @@ from dovetail.engine.observe import observe
 from dovetail.engine.queue import ALWAYS, WaitingRoom
 from dovetail.engine.quota import Quotas
 from dovetail.engine.requests import Requests, Signature
-from dovetail.engine.state import NONE
+from dovetail.engine.state import NONE, Batch
 from dovetail.model.decision import Decision
 from dovetail.model.events import (
     Bind,
@@ -69,6 +71,8 @@ class Scheduler:
         self.quotas = Quotas(quotas, self.ledger)
         self.waiting = WaitingRoom()
         self.requests = Requests(self.ledger, self.quotas, arguments or {})
+        self._wake: list[tuple[list[Any], Batch]] = []  # see _wake_lists
+        self._wake_version = -1
         self._work = 0  # rows × pods so far
 
     # ---- events -------------------------------------------------------------------------------------------------
@@ -116,7 +120,7 @@ class Scheduler:
         A gang or a pod under a quota may be helped by any row; of equal requests, after the first that finds no place
         the others need not try.
         """
-        keys = [key for key in self.waiting.requests() if key is ALWAYS or self._fits_one_of(key, rows)]
+        keys = self._helped(rows)
         lines = [self.waiting.line(key) for key in keys]
         turns = [(line[0], n, 0) for n, line in enumerate(lines)]
         heapify(turns)
@@ -132,12 +136,32 @@ class Scheduler:
     def _offer(self, at: float, group: Group) -> list[Effect]:
         return [effect for effect in self._arrive(at, group) if isinstance(effect, Bind)]
 
-    def _fits_one_of(self, key: Hashable, rows: Sequence[int]) -> bool:
-        pod = self.waiting.first(key).pods[0]
-        signature = self.requests.signature(pod)
-        kernel, batch = self.kernel(signature.profile), self.requests.batch_of_one(pod, signature)
-        state = self.ledger.state()
-        return any(kernel.fits_row(state, batch, row) for row in rows)
+    def _helped(self, rows: Sequence[int]) -> list[Hashable]:
+        """Requests somebody waits for that one of the rows could take; and those for which one row does not tell."""
+        if self._wake_version != self.waiting.version:
+            self._wake, self._wake_version = self._wake_lists(), self.waiting.version
+        helped: list[Hashable] = [ALWAYS] if ALWAYS in self.waiting.requests() else []
+        for keys, batch in self._wake:
+            state, which_fit = self.ledger.state(), self.kernel(keys[0][0]).which_fit
+            fitting = set()
+            for row in rows:
+                which_fit(state, batch, row)
+                fitting.update(np.flatnonzero(batch.results[:, 0]).tolist())
+            helped += [keys[n] for n in sorted(fitting)]
+        return helped
+
+    def _wake_lists(self) -> list[tuple[list[Any], Batch]]:
+        """Per profile the distinct requests somebody waits for, ready to be held against a row."""
+        by_profile: dict[Profile, list[Any]] = {}
+        for key in self.waiting.requests():
+            if isinstance(key, tuple):
+                by_profile.setdefault(key[0], []).append(key)
+        made = []
+        for keys in by_profile.values():
+            pods = [self.waiting.first(key).pods[0] for key in keys]
+            signatures = [self.requests.signature(pod) for pod in pods]
+            made.append((keys, self.requests.batch(pods, signatures, [(1, 1)] * len(pods), 0)))
+        return made
 
     def _arrive(self, at: float, group: Group) -> list[Effect]:
         decisions = self.place((group,), at)

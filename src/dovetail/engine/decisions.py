@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, starmap
 from typing import overload
 
-from dovetail.engine.state import NONE
 from dovetail.model.decision import Decision, Share
 from dovetail.model.reason import Reason
+from dovetail.policies.rows import Ints
 
 Names = tuple[str, tuple[str, ...]]  # a node and its cards' UUIDs
 
@@ -16,18 +16,18 @@ Names = tuple[str, tuple[str, ...]]  # a node and its cards' UUIDs
 class Decisions(Sequence[Decision]):
     """A sequence of decisions over the kernel's own output. Nothing in it changes afterwards."""
 
-    __slots__ = ("_cards", "_generation", "_names", "_results", "_taken", "uids")
+    __slots__ = ("_cards", "_generation", "_names", "_reasons", "_taken", "uids")
 
     def __init__(
         self,
         uids: Sequence[str],
         names: Sequence[Names | None],
-        results: list[list[int]],
+        reasons: Ints,
         cards: Sequence[int],
-        taken: list[list[int]],
+        taken: Ints,
         generation: int,
     ) -> None:
-        self.uids, self._names, self._results = uids, names, results
+        self.uids, self._names, self._reasons = uids, names, reasons
         self._cards, self._taken, self._generation = cards, taken, generation
 
     def __len__(self) -> int:
@@ -54,12 +54,12 @@ class Decisions(Sequence[Decision]):
 
     def placed_uids(self) -> list[str]:
         """The pods that found a place, without making a value of each decision."""
-        return [uid for uid, result in zip(self.uids, self._results, strict=True) if result[0] != NONE]
+        return [uid for uid, names in zip(self.uids, self._names, strict=True) if names is not None]
 
     def _make(self, n: int, start: int, end: int) -> Decision:
         names = self._names[n]
         if names is None:
-            return Decision(self.uids[n], None, (), Reason(self._results[n][1]), self._generation)
+            return Decision(self.uids[n], None, (), Reason(int(self._reasons[n])), self._generation)
         name, uuids = names
-        shares = tuple([Share(at, uuids[card], mib, milli) for at, card, mib, milli in self._taken[start:end]])
+        shares = tuple([Share(at, uuids[card], mib, milli) for at, card, mib, milli in self._taken[start:end].tolist()])
         return Decision(self.uids[n], name, shares, Reason.OK, self._generation)

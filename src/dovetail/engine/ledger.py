@@ -31,6 +31,10 @@ from dovetail.engine.state import (
     POD_ROW,
     POD_STATE,
     RESERVED,
+    RESULT_POD,
+    RESULT_REASON,
+    RESULT_ROW,
+    Batch,
     Book,
     State,
 )
@@ -243,29 +247,22 @@ class Ledger:
 
     # ---- pods ---------------------------------------------------------------------------------------------------
 
-    def adopt(
-        self,
-        pods: Sequence[Pod],
-        results: list[list[int]],
-        cards: Sequence[int],
-        taken: list[list[int]],
-        expires: float,
-    ) -> Decisions:
+    def adopt(self, pods: Sequence[Pod], batch: Batch, cards: Sequence[int], expires: float) -> Decisions:
         """What the kernel booked, as decisions. Placed pods are reserved until confirmed, or until `expires`."""
         known, undo, names = self.pods, self._undo, self._names
+        rows, slots = batch.results[:, RESULT_ROW].tolist(), batch.results[:, RESULT_POD].tolist()
         uids = [pod.uid for pod in pods]
-        nodes: list[Names | None] = []
-        for pod, uid, (row, _, slot) in zip(pods, uids, results, strict=True):
+        for pod, uid, row, slot in zip(pods, uids, rows, slots, strict=True):
             if row == NONE:
-                nodes.append(None)
                 continue
             if uid in known:
                 raise LedgerError(f"pod {uid} is booked already")
             known[uid] = held = Held(pod, slot, False, expires)
-            nodes.append(names[row])
             if undo is not None:
                 undo.append((uid, held, True))
-        return Decisions(uids, nodes, results, cards, taken, self.generation)
+        nodes = [None if row == NONE else names[row] for row in rows]
+        reasons, taken = batch.results[:, RESULT_REASON].copy(), batch.taken[: sum(cards)].copy()  # batches are reused
+        return Decisions(uids, nodes, reasons, cards, taken, self.generation)
 
     def book_observed(self, pod: Pod, node: str, shares: tuple[Share, ...], assumed: bool) -> list[str]:
         """A pod holds a node already: truth, booked whether it fits or not. Returns UUIDs the node does not know."""

@@ -244,7 +244,7 @@ class Scheduler:
         ledger.make_room(len(run.pods), sum(cards), len(run.pods))
         batch = self.requests.batch(run.pods, run.signatures, run.needs, sum(cards))
         self.kernel(run.signatures[0].profile).place_groups(ledger.state(), batch)
-        return ledger.adopt(run.pods, batch.results.tolist(), cards, batch.taken.tolist(), at + HOLD_SECONDS)
+        return ledger.adopt(run.pods, batch, cards, at + HOLD_SECONDS)
 
     def _place_one(self, pod: Pod, at: float) -> Sequence[Decision]:
         """The usual event: one pod, no quota. As `_run_kernel`, without building arrays."""
@@ -252,8 +252,7 @@ class Scheduler:
         ledger.make_room(1, signature.entries, 1)
         batch = self.requests.batch_of_one(pod, signature)
         self.kernel(signature.profile).place_groups(ledger.state(), batch)
-        taken = batch.taken[: signature.entries].tolist()
-        return ledger.adopt((pod,), batch.results.tolist(), (signature.entries,), taken, at + HOLD_SECONDS)
+        return ledger.adopt((pod,), batch, (signature.entries,), at + HOLD_SECONDS)
 
     def _place_with_care(self, group: Group, at: float) -> list[Decision]:
         """One pod after another in a transaction, each held against its refusal and quotas first."""

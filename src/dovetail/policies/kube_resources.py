@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dovetail.policies.rows import CPU, MEMORY, ColumnOf, Rows, Wants
+from dovetail.policies.rows import CPU, MEMORY, ColumnOf, Ints, Rows, Wants
 
 DEFAULT_WEIGHTS: Mapping[str, int] = {"cpu": 1, "memory": 1}
 
@@ -33,6 +33,24 @@ def least(asked: int, cap: int) -> int:
 
 def most(asked: int, cap: int) -> int:
     return min(asked, cap) * 100 // cap
+
+
+def weighted_mean(rows: Rows, i: int, wants: Wants, s: int, args: Ints, packing: bool) -> float:
+    """`most` or `least` of each resource in args (draw, column, weight, …), weighted; integer division as in Go."""
+    total, weight_sum = 0, 0
+    for at in range(1, len(args), 2):
+        column, weight_of = args[at], args[at + 1]
+        if is_scored(rows, i, wants, s, column):
+            asked, cap = requested(rows, i, wants, s, column), rows.cap[i, column]
+            total += (most(asked, cap) if packing else least(asked, cap)) * weight_of
+            weight_sum += weight_of
+    return float(total // weight_sum) if weight_sum > 0 else 0.0
+
+
+def only_weights(given: Mapping[str, Any], column: ColumnOf) -> list[int]:
+    """The arguments of a policy that takes `resources` and nothing else."""
+    refuse_unknown(given, ("resources",))
+    return weights(given, column)
 
 
 def weights(arguments: Mapping[str, Any], column: ColumnOf) -> list[int]:

@@ -1,0 +1,98 @@
+"""What a replay found, as plain values: the contract of `-o json`, of the cache on disk and of the report."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Column(msgspec.Struct, frozen=True):
+    """The cluster when arrivals had asked for so many percent of its GPUs. All in percent of all GPU capacity, but
+    `frag_ratio_pct`, which is of the idle GPU capacity."""
+
+    allocated_pct: float
+    frag_pct: float
+    frag_ratio_pct: float
+
+
+class ModelUse(msgspec.Struct, frozen=True):
+    """The GPUs of one model in the end."""
+
+    gpus: int
+    allocated_pct: float
+    idle: int  # GPUs nobody uses
+
+
+class NodeMap(msgspec.Struct, frozen=True):
+    """One node in the end: how many milli of each GPU are given away."""
+
+    name: str
+    model: str
+    gpus: list[int]
+
+
+class Inflation(msgspec.Struct, frozen=True, kw_only=True, tag_field="mode", tag="inflation"):
+    """Pods arrived one after another and stayed."""
+
+    trace: str
+    policy: str
+    seed: int
+    decisions: int
+    failed: int  # pods that found no place
+    seconds: float  # spent deciding
+    decisions_per_second: float
+    columns: dict[str, Column]  # "0", "1", … "130": by arrived percent
+    nodes_free: int  # nodes with no pod
+    gpus_free: int  # GPUs with no pod
+    models: dict[str, ModelUse]
+    map: list[NodeMap]
+
+
+class Delays(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a set of jobs: seconds from arrival to start, and to the end."""
+
+    jobs: int
+    started: int
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+    longest: float
+    completion_mean: float
+    completion_p95: float
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """The cluster at a moment."""
+
+    at: float  # seconds since the trace began
+    allocated_pct: float  # of all GPU capacity
+    waiting: int  # jobs
+
+
+class Timed(msgspec.Struct, frozen=True, kw_only=True, tag_field="mode", tag="time"):
+    """Jobs arrived, waited, ran and left. Hours are GPU-hours."""
+
+    trace: str
+    policy: str
+    seed: int
+    queue: str  # "backfill" or "strict"
+    events: int
+    seconds: float  # spent deciding
+    decisions_per_second: float
+    jobs: int
+    finished: int
+    never_placed: int
+    makespan: float  # seconds from the first arrival to the last end
+    delays: Delays
+    by_tenant: dict[str, Delays]
+    by_size: dict[str, Delays]  # "cpu only", "share", "1 GPU", "2-7 GPUs", "8+ GPUs"
+    hours_capacity: float
+    hours_allocated: float
+    hours_idle_while_wanted: float
+    hours_idle_while_wanted_bound: float  # no scheduler can do better than this
+    samples: list[Sample]
+    models: dict[str, ModelUse]  # at the busiest moment
+    map: list[NodeMap]  # likewise
+
+
+Result = Inflation | Timed

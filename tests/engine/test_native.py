@@ -15,7 +15,7 @@ def test_the_tables_of_a_call_outlive_it_however_many_batches_came_before() -> N
     state = scheduler.ledger.state()
     call = native.Caller()
     for _ in range(3 * native.Caller.REMEMBERED):
-        batch = requests.batch([one], [signature], [(1, 1)], 1)
+        batch = requests.batch([one], [signature], [(1, 1)])
         addresses = call(lambda *given: given, state, batch)
         alive = {address for _, address, _ in call._packed.values()}
         assert set(addresses) <= alive  # an evicted table is freed memory that compiled code would read

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.stream import Stream
 from dovetail.model.decision import Decision
 from dovetail.model.events import Bind, GroupArrived, NodeChanged, PodGone, PodObserved, TimePassed
 from dovetail.model.node import Node
@@ -112,6 +114,22 @@ def test_placing_many_is_placing_one_after_another(world: World) -> None:
     one_by_one = [decision for group in world.groups for decision in by_one.place([group])]
     assert said(at_once.place(world.groups)) == said(one_by_one)
     assert picture(at_once) == picture(by_one)
+
+
+@given(worlds(), st.integers(1, 4))
+def test_placing_a_stream_is_placing_its_pods(world: World, copies: int) -> None:
+    """One call that looks at the templates only, or a group per pod: also where templates differ in profile."""
+    templates = [pod for group in world.groups for pod in group.pods]
+    kinds = np.array([n for _ in range(copies) for n in range(len(templates))], dtype=np.int64)
+    uids = [f"stream-{n}" for n in range(len(kinds))]
+    stream = Stream(templates, kinds, uids)
+    at_once, one_by_one = made(world.nodes), made(world.nodes)
+    decisions = at_once.place(stream)
+    assert said(decisions) == said(one_by_one.place(list(stream)))
+    assert picture(at_once) == picture(one_by_one)
+    for uid in uids:
+        at_once.ledger.release(uid)
+    assert not at_once.ledger.pods
 
 
 @given(worlds())

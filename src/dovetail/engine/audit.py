@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dovetail.engine.ledger import Ledger, LedgerError
+from dovetail.engine.holders import LedgerError
+from dovetail.engine.ledger import Ledger
 from dovetail.engine.state import (
     ENTRY_CARD,
     ENTRY_COMPUTE,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, starmap
 from typing import overload
 
+from dovetail.engine.state import NONE
 from dovetail.model.decision import Decision, Share
 from dovetail.model.reason import Reason
 from dovetail.policies.rows import Ints
@@ -16,27 +16,27 @@ Names = tuple[str, tuple[str, ...]]  # a node and its cards' UUIDs
 class Decisions(Sequence[Decision]):
     """A sequence of decisions over the kernel's own output. Nothing in it changes afterwards."""
 
-    __slots__ = ("_cards", "_generation", "_names", "_reasons", "_taken", "uids")
+    __slots__ = ("_generation", "_names", "_starts", "reasons", "rows", "taken", "uids")
 
     def __init__(
         self,
         uids: Sequence[str],
-        names: Sequence[Names | None],
+        rows: Ints,
+        names: Sequence[Names],
         reasons: Ints,
-        cards: Sequence[int],
+        starts: Ints,
         taken: Ints,
         generation: int,
     ) -> None:
-        self.uids, self._names, self._reasons = uids, names, reasons
-        self._cards, self._taken, self._generation = cards, taken, generation
+        self.uids, self.rows, self.reasons = uids, rows, reasons  # rows: NONE where the pod stays pending
+        self.taken, self._starts = taken, starts  # cards of pod n from taken[starts[n]] on
+        self._names, self._generation = names, generation  # names by row
 
     def __len__(self) -> int:
         return len(self.uids)
 
     def __iter__(self) -> Iterator[Decision]:
-        ends = list(accumulate(self._cards))
-        starts = [0, *ends[:-1]]
-        return starmap(self._make, zip(range(len(self)), starts, ends, strict=True))
+        return map(self._make, range(len(self)))
 
     @overload
     def __getitem__(self, n: int) -> Decision: ...
@@ -44,22 +44,28 @@ class Decisions(Sequence[Decision]):
     def __getitem__(self, n: slice) -> list[Decision]: ...
     def __getitem__(self, n: int | slice) -> Decision | list[Decision]:
         if isinstance(n, slice):
-            return list(self)[n]
-        n = range(len(self))[n]
-        start = sum(self._cards[:n])
-        return self._make(n, start, start + self._cards[n])
+            return [self._make(at) for at in range(len(self))[n]]
+        return self._make(range(len(self))[n])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
 
     def placed_uids(self) -> list[str]:
         """The pods that found a place, without making a value of each decision."""
-        return [uid for uid, names in zip(self.uids, self._names, strict=True) if names is not None]
+        return [uid for uid, placed in zip(self.uids, (self.rows != NONE).tolist(), strict=True) if placed]
 
-    def _make(self, n: int, start: int, end: int) -> Decision:
-        names = self._names[n]
-        if names is None:
-            return Decision(self.uids[n], None, (), Reason(int(self._reasons[n])), self._generation)
-        name, uuids = names
-        shares = tuple([Share(at, uuids[card], mib, milli) for at, card, mib, milli in self._taken[start:end].tolist()])
-        return Decision(self.uids[n], name, shares, Reason.OK, self._generation)
+    def cards(self, n: int) -> Ints:
+        """Lines of `taken` that are pod n's."""
+        following = self._starts[n + 1] if n + 1 < len(self._starts) else len(self.taken)
+        return self.taken[self._starts[n] : following]
+
+    def _make(self, n: int) -> Decision:
+        row = self.rows.item(n)
+        if row == NONE:
+            return Decision(self.uids[n], None, (), Reason(self.reasons.item(n)), self._generation)
+        name, uuids = self._names[row]
+        return Decision(self.uids[n], name, shares_of(uuids, self.cards(n)), Reason.OK, self._generation)
+
+
+def shares_of(uuids: Sequence[str], taken: Ints) -> tuple[Share, ...]:
+    return tuple([Share(at, uuids[card], mib, milli) for at, card, mib, milli in taken.tolist()])

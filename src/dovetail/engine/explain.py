@@ -83,7 +83,7 @@ class _Look:
         self.ledger.make_room(0, sum(ask.count for container in pod.containers for ask in container.asks))
         self.state = self.ledger.state()
         self.lens: Lens = scheduler.lens(pod.profile)
-        self.draw = scheduler.requests.draw(pod)
+        self.draw = scheduler.requests.draw(pod.key)
         self.args: Ints = scheduler.requests.arguments(pod.profile.node)
         self.args[DRAW] = self.draw
         vendors = scheduler.intern.vendors

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from dovetail.engine.build import BookKeeping
-from dovetail.engine.decisions import Decisions, Names
+from dovetail.engine.decisions import Decisions, Names, shares_of
+from dovetail.engine.holders import NEVER, Holders
 from dovetail.engine.intern import LARGEST, NOBODY, Interner, capacity
 from dovetail.engine.kernel_book import add_entry, new_pod, note_most_free, peak_use
 from dovetail.engine.state import (
@@ -39,11 +39,13 @@ from dovetail.engine.state import (
     State,
 )
 from dovetail.engine.storage import Storage
+from dovetail.engine.stream import Pods
 from dovetail.engine.vectors import VectorRoom
-from dovetail.model.decision import Share
+from dovetail.model.decision import Decision, Share
 from dovetail.model.device import MIG, Device
 from dovetail.model.node import Enforcer, Node
 from dovetail.model.pod import ContainerKind, Pod
+from dovetail.model.reason import Reason
 from dovetail.model.rules import NodeRules
 from dovetail.policies.rows import (
     ACTIVE,
@@ -69,19 +71,6 @@ from dovetail.policies.rows import (
 )
 
 
-class LedgerError(RuntimeError):
-    """The ledger contradicts itself: a bug, never the user's fault."""
-
-
-class Held(msgspec.Struct):
-    """A pod that holds something."""
-
-    pod: Pod
-    slot: int
-    assumed: bool = False  # nobody wrote down which cards it has
-    expires: float | None = None  # of a reservation
-
-
 class Ledger:
     """Nodes, pods and what is left. Changed only by its own methods and by the kernel that the scheduler runs on it."""
 
@@ -91,12 +80,14 @@ class Ledger:
         self.storage = Storage(interner)
         self.nodes: list[Node] = []  # by row; a node that is gone or only heard of is inactive
         self.row_of: dict[str, int] = {}
-        self.pods: dict[str, Held] = {}  # uid -> what it holds
+        self.pods = Holders()  # uid -> what it holds
         self._ghosts: dict[int, tuple[Device, ...]] = {}  # row -> cards only pods speak of
         self._names: list[Names] = []  # by row: the node's name, its cards' UUIDs
+        self._names_lent = False  # decisions look into the list: write into a copy
         self._masks: dict[NodeRules, int] = {}
         self._ranks_stale = False
-        self._undo: list[tuple[str, Held, bool]] | None = None  # (uid, held, was added) inside a transaction
+        self._undo: list[tuple[str, int, float, bool]] | None = None  # (uid, slot, expiry, added) in a transaction
+        self._one_slot = np.zeros(1, dtype=np.int64)
 
     # ---- what the kernel works on -------------------------------------------------------------------------------
 
@@ -132,6 +123,7 @@ class Ledger:
     def make_room(self, pods: int, entries: int, journal: int = 0) -> None:
         """Enough free slots for what the kernel may add in one call."""
         self.storage.make_room(pods, entries, journal)
+        self.pods.fit(len(self.book.pod))
 
     def use(self, keeper: BookKeeping) -> None:
         """From now on with these functions, which do the same."""
@@ -182,7 +174,7 @@ class Ledger:
     def _new_row(self, name: str) -> int:
         row = self.storage.add_row()
         self.nodes.append(Node(name))
-        self._names.append((name, ()))
+        self._own_names().append((name, ()))
         self.row_of[name] = row
         self._ranks_stale = True
         return row
@@ -201,7 +193,7 @@ class Ledger:
             self._write_card(row, n, device)
         for mask, rules in enumerate(self._masks):
             self.storage.masks[mask, row] = rules.refusal(node) if active else INACTIVE
-        self._names[row] = (node.name, tuple(device.uuid for device in self.devices(row)))
+        self._own_names()[row] = (node.name, tuple(device.uuid for device in self.devices(row)))
         column = {uuid: n for n, uuid in enumerate(self._names[row][1])}
         for slot, shares in holding:
             entry = self.book.pod[slot, POD_ENTRY]
@@ -247,22 +239,27 @@ class Ledger:
 
     # ---- pods ---------------------------------------------------------------------------------------------------
 
-    def adopt(self, pods: Sequence[Pod], batch: Batch, cards: Sequence[int], expires: float) -> Decisions:
+    def adopt(self, pods: Pods, batch: Batch, expires: float) -> Decisions:
         """What the kernel booked, as decisions. Placed pods are reserved until confirmed, or until `expires`."""
-        known, undo, names = self.pods, self._undo, self._names
-        rows, slots = batch.results[:, RESULT_ROW].tolist(), batch.results[:, RESULT_POD].tolist()
-        uids = [pod.uid for pod in pods]
-        for pod, uid, row, slot in zip(pods, uids, rows, slots, strict=True):
-            if row == NONE:
-                continue
-            if uid in known:
-                raise LedgerError(f"pod {uid} is booked already")
-            known[uid] = held = Held(pod, slot, False, expires)
-            if undo is not None:
-                undo.append((uid, held, True))
-        nodes = [None if row == NONE else names[row] for row in rows]
-        reasons, taken = batch.results[:, RESULT_REASON].copy(), batch.taken[: sum(cards)].copy()  # batches are reused
-        return Decisions(uids, nodes, reasons, cards, taken, self.generation)
+        results = batch.results
+        rows, slots, uids = results[:, RESULT_ROW], results[:, RESULT_POD], pods.uids
+        placed = np.flatnonzero(rows != NONE)
+        if len(placed) == len(uids):
+            self._add_all(uids, slots, pods.templates, expires)
+        else:
+            self._add_all([uids[n] for n in placed.tolist()], slots[placed], pods.templates[placed], expires)
+        self._names_lent = True
+        reasons, generation = results[:, RESULT_REASON], self.generation
+        return Decisions(uids, rows, self._names, reasons, batch.taken_from, batch.taken, generation)
+
+    def adopt_one(self, pod: Pod, batch: Batch, cards: int, expires: float) -> Decision:
+        """As `adopt`, of a batch of one that is used again afterwards."""
+        row, reason, slot = batch.results[0].tolist()
+        if row == NONE:
+            return Decision(pod.uid, None, (), Reason(reason), self.generation)
+        self._add(pod, slot, False, expires)
+        name, uuids = self._names[row]
+        return Decision(pod.uid, name, shares_of(uuids, batch.taken[:cards]), Reason.OK, self.generation)
 
     def book_observed(self, pod: Pod, node: str, shares: tuple[Share, ...], assumed: bool) -> list[str]:
         """A pod holds a node already: truth, booked whether it fits or not. Returns UUIDs the node does not know."""
@@ -279,7 +276,7 @@ class Ledger:
                 column[device.uuid] = len(column)
                 self._write_card(row, column[device.uuid], device)
             self.rows.fact[row, CARDS] = len(column)
-            self._names[row] = (node, tuple(column))
+            self._own_names()[row] = (node, tuple(column))
         shape, owner = self.intern.shape(pod, NOBODY), self.owner(pod)
         self.make_room(1, len(shares), 1)
         state = self.state()
@@ -289,16 +286,16 @@ class Ledger:
             memory, compute = min(share.memory_mib, LARGEST), min(share.compute_milli, LARGEST)
             last = add_entry(state, slot, last, share.container, int(kind), column[share.uuid], memory, compute)
         self._keeper.charge(state, slot, 1)
-        self._remember(pod.uid, Held(pod, slot, assumed))
+        self._add(pod, slot, assumed, NEVER)
         return unknown
 
     def confirm(self, uid: str) -> bool:
         """Reserved becomes allocated."""
-        held = self.pods.get(uid)
-        if held is None:
+        slot = self.pods.slot_of.get(uid)
+        if slot is None:
             return False
-        self.book.pod[held.slot, POD_STATE] = ALLOCATED
-        held.expires = None
+        self.book.pod[slot, POD_STATE] = ALLOCATED
+        self.pods.confirm(slot)
         return True
 
     def release(self, uid: str) -> bool:
@@ -307,30 +304,29 @@ class Ledger:
 
     def release_all(self, uids: Sequence[str]) -> int:
         """Several pods are gone; returns how many were known."""
-        known = [held for held in (self.pods.pop(uid, None) for uid in uids) if held is not None]
+        dropped = self.pods.drop(uids)
+        if not dropped:
+            return 0
         if self._undo is not None:
-            self.make_room(0, 0, len(known))
-            self._undo += [(held.pod.uid, held, False) for held in known]
-        slots = np.array([held.slot for held in known], dtype=np.int64)
+            self.make_room(0, 0, len(dropped))
+            self._undo += [(*one, False) for one in dropped]
+        slots = self._one_slot if len(dropped) == 1 else np.empty(len(dropped), dtype=np.int64)
+        slots[:] = [slot for _, slot, _ in dropped]
         self._keeper.release(self.state(), slots)
-        return len(known)
-
-    def expired(self, now: float) -> list[str]:
-        """Reservations whose time is over, oldest first."""
-        over = [(h.expires, uid) for uid, h in self.pods.items() if h.expires is not None and h.expires <= now]
-        return [uid for _, uid in sorted(over)]
+        return len(dropped)
 
     def is_reserved(self, uid: str) -> bool:
-        return uid in self.pods and int(self.book.pod[self.pods[uid].slot, POD_STATE]) == RESERVED
+        slot = self.pods.slot_of.get(uid)
+        return slot is not None and int(self.book.pod[slot, POD_STATE]) == RESERVED
 
     def row_holding(self, uid: str) -> int:
         """The row the pod is on, or NONE."""
-        held = self.pods.get(uid)
-        return NONE if held is None else int(self.book.pod[held.slot, POD_ROW])
+        slot = self.pods.slot_of.get(uid)
+        return NONE if slot is None else self.book.pod.item(slot, POD_ROW)
 
     def held_shares(self, uid: str) -> tuple[Share, ...]:
-        held = self.pods.get(uid)
-        return () if held is None else self.shares(held.slot)
+        slot = self.pods.slot_of.get(uid)
+        return () if slot is None else self.shares(slot)
 
     def node_of(self, uid: str) -> str:
         return self.nodes[self.row_holding(uid)].name
@@ -390,26 +386,29 @@ class Ledger:
             changes, self._undo = self._undo, outer
             if not opened.committed:
                 self._keeper.roll_back(self.state(), start)
-                for uid, held, added in reversed(changes):
-                    self._forget(uid) if added else self._restore(uid, held)
+                for uid, slot, expires, added in reversed(changes):
+                    self.pods.drop((uid,)) if added else self.pods.put_back(uid, slot, expires)
             elif outer is not None:
                 outer.extend(changes)
             self.heads[JOURNAL_DEPTH] -= 1
             if self.heads[JOURNAL_DEPTH] == 0:
                 self._keeper.settle(self.state())
 
-    def _remember(self, uid: str, held: Held) -> None:
-        if uid in self.pods:
-            raise LedgerError(f"pod {uid} is booked already")
-        self._restore(uid, held)
+    def _add(self, pod: Pod, slot: int, assumed: bool, expires: float) -> None:
+        self.pods.add(pod.uid, slot, pod, assumed, expires)
         if self._undo is not None:
-            self._undo.append((uid, held, True))
+            self._undo.append((pod.uid, slot, expires, True))
 
-    def _restore(self, uid: str, held: Held) -> None:
-        self.pods[uid] = held
+    def _add_all(self, uids: Sequence[str], slots: Ints, pods: Any, expires: float) -> None:
+        self.pods.add_all(uids, slots, pods, expires)
+        if self._undo is not None:
+            self._undo += [(uid, slot, expires, True) for uid, slot in zip(uids, slots.tolist(), strict=True)]
 
-    def _forget(self, uid: str) -> None:
-        del self.pods[uid]
+    def _own_names(self) -> list[Names]:
+        """The list to write into."""
+        if self._names_lent:
+            self._names, self._names_lent = list(self._names), False
+        return self._names
 
     def _held_on(self, row: int) -> list[tuple[int, tuple[Share, ...]]]:
         pod = self.book.pod

@@ -13,6 +13,7 @@ from dovetail.engine.intern import NOBODY
 from dovetail.engine.ledger import Ledger
 from dovetail.engine.quota import Quotas, unlimited
 from dovetail.engine.state import FRESH, Batch
+from dovetail.engine.stream import Stream
 from dovetail.model.pod import Pod, Profile
 from dovetail.policies.rows import Ints
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
@@ -67,30 +68,64 @@ class Requests:
             found = self._signatures[key] = self._new_signature(pod)
         return found
 
-    def batch(
-        self, pods: Sequence[Pod], signatures: Sequence[Signature], needs: Sequence[tuple[int, int]], entries: int
-    ) -> Batch:
+    def batch(self, pods: Sequence[Pod], signatures: Sequence[Signature], needs: Sequence[tuple[int, int]]) -> Batch:
         """Pods of one profile. `needs` has (pods, how many of them must be placed) per group."""
-        ledger, profile, vendors = self._ledger, signatures[0].profile, self._ledger.intern.vendors
-        under_quota, draws = self._quotas.apply_to(pods[0]), signatures[0].draws
-        lines = self._lines(signatures, fresh=under_quota)
-        cards = lines[:, 4]
+        ledger, vendors = self._ledger, self._ledger.intern.vendors
+        at: dict[int, int] = {}  # id of a signature -> its place among the distinct ones
+        kinds = np.array([at.setdefault(id(signature), len(at)) for signature in signatures], dtype=np.int64)
+        distinct = list({id(signature): signature for signature in signatures}.values())
+        owners = np.array([ledger.owner(pod) if pod.owner else NOBODY for pod in pods], dtype=np.int64)
         bounds = np.array(needs, dtype=np.int64)
+        under_quota = self._quotas.apply_to(pods[0])
+        quota = self._quotas.left(pods[0], vendors) if under_quota else unlimited(vendors)
+        draws = [self.draw(pod.key) for pod in pods] if distinct[0].draws else None
+        return self._batch(
+            distinct, kinds, owners, draws, bounds[:, 0].cumsum(), bounds[:, 1].copy(), quota, under_quota
+        )
+
+    def stream_batch(self, stream: Stream, signatures: Sequence[Signature]) -> Batch:
+        """A stream whose templates have these signatures, all of one profile and under no quota."""
+        kinds, templates, owner = stream.kinds, stream.templates, self._ledger.owner
+        owners = np.array([owner(pod) if pod.owner else NOBODY for pod in templates], dtype=np.int64)[kinds]
+        draws = None
+        if signatures[0].draws:
+            spaces = [pod.namespace for pod in templates]
+            draws = [self.draw(f"{spaces[kind]}/{uid}") for kind, uid in zip(kinds.tolist(), stream.uids, strict=True)]
+        ends = np.arange(1, len(stream) + 1)
+        quota = unlimited(self._ledger.intern.vendors)
+        return self._batch(signatures, kinds, owners, draws, ends, np.ones_like(ends), quota, fresh=False)
+
+    def _batch(
+        self,
+        signatures: Sequence[Signature],
+        kinds: Ints,
+        owners: Ints,
+        draws: Sequence[int] | None,
+        group_end: Ints,
+        group_need: Ints,
+        quota: Ints,
+        fresh: bool,
+    ) -> Batch:
+        """Pod n has the request `signatures[kinds[n]]`."""
+        profile, count = signatures[0].profile, len(kinds)
+        lines = self._lines(signatures, fresh)
+        cards = lines[4][kinds]
+        ends = cards.cumsum()
         return Batch(
-            shape=lines[:, 0].copy(),
-            mask=lines[:, 1].copy(),
-            scores=lines[:, 2].copy(),
-            vector=lines[:, 3].copy(),
-            owner=np.array([ledger.owner(pod) if pod.owner else NOBODY for pod in pods], dtype=np.int64),
-            draw=np.array([self.draw(pod) if draws else 0 for pod in pods], dtype=np.int64),
-            group_end=bounds[:, 0].cumsum(),
-            group_need=bounds[:, 1].copy(),
+            shape=lines[0][kinds],
+            mask=lines[1][kinds],
+            scores=lines[2][kinds],
+            vector=lines[3][kinds],
+            owner=owners,
+            draw=np.zeros(count, dtype=np.int64) if draws is None else np.array(draws, dtype=np.int64),
+            group_end=group_end,
+            group_need=group_need,
             args=self.arguments(profile.node),
             style=self._style(profile),
-            quota=self._quotas.left(pods[0], vendors) if under_quota else unlimited(vendors),
-            results=np.empty((len(pods), 3), dtype=np.int64),
-            taken_from=cards.cumsum() - cards,
-            taken=np.zeros((entries, 4), dtype=np.int64),
+            quota=quota,
+            results=np.empty((count, 3), dtype=np.int64),
+            taken_from=ends - cards,
+            taken=np.zeros((int(ends[-1]), 4), dtype=np.int64),
         )
 
     def batch_of_one(self, pod: Pod, signature: Signature) -> Batch:
@@ -98,17 +133,19 @@ class Requests:
         profile, vendors = signature.profile, len(self._ledger.intern.vendors)
         batch = self._single.get(profile)
         if batch is None or len(batch.taken) < signature.entries or len(batch.quota) < vendors:
-            batch = self._single[profile] = self.batch([pod], [signature], [(1, 1)], max(16, signature.entries))
+            fresh = self.batch([pod], [signature], [(1, 1)])
+            room = np.zeros((max(16, signature.entries), 4), dtype=np.int64)
+            batch = self._single[profile] = fresh._replace(taken=room)
         else:
             batch.scores[0], batch.vector[0] = self._kept(signature)
             batch.shape[0], batch.mask[0] = signature.shape, signature.mask
             batch.owner[0] = self._ledger.owner(pod) if pod.owner else NOBODY
-            batch.draw[0] = self.draw(pod) if signature.draws else 0
+            batch.draw[0] = self.draw(pod.key) if signature.draws else 0
         return batch
 
-    def draw(self, pod: Pod) -> int:
-        """The pod's own number for policies that roll dice: the same at every try, in any order."""
-        return crc32(pod.key.encode())
+    def draw(self, key: str) -> int:
+        """A pod's own number for policies that roll dice: the same at every try, in any order."""
+        return crc32(key.encode())
 
     def arguments(self, name: str) -> Ints:
         """A node policy's arguments as the kernel wants them."""
@@ -146,17 +183,11 @@ class Requests:
         return room.slot(profile.node), room.slot(whole)
 
     def _lines(self, signatures: Sequence[Signature], fresh: bool) -> Ints:
-        """[pod, 5]: shape, mask, scores, candidates and cards; more distinct requests than there is room for are
-        scored afresh."""
-        distinct = {id(signature): signature for signature in signatures}
-        fresh = fresh or len(distinct) + 2 >= self._ledger.vectors.limit
-        line_of: dict[int, int] = {}
-        lines: list[tuple[int, ...]] = []
-        for key, signature in distinct.items():
-            line_of[key] = len(lines)
-            lines.append((signature.shape, signature.mask, *self._kept(signature, fresh), signature.entries))
-        table = np.array(lines, dtype=np.int64)
-        return table[np.array([line_of[id(signature)] for signature in signatures], dtype=np.int64)]
+        """[5, request]: shape, mask, scores, candidates and cards; more requests than there is room for are scored
+        afresh."""
+        fresh = fresh or len(signatures) + 2 >= self._ledger.vectors.limit
+        lines = [(s.shape, s.mask, *self._kept(s, fresh), s.entries) for s in signatures]
+        return np.array(lines, dtype=np.int64).T.copy()
 
     def _style(self, profile: Profile) -> Ints:
         if profile not in self._styles:

@@ -17,6 +17,7 @@ from dovetail.engine.queue import ALWAYS, WaitingRoom
 from dovetail.engine.quota import Quotas
 from dovetail.engine.requests import Requests, Signature
 from dovetail.engine.state import NONE, Batch
+from dovetail.engine.stream import Pods, Stream, pods_of
 from dovetail.model.decision import Decision
 from dovetail.model.events import (
     Bind,
@@ -160,7 +161,7 @@ class Scheduler:
         for keys in by_profile.values():
             pods = [self.waiting.first(key).pods[0] for key in keys]
             signatures = [self.requests.signature(pod) for pod in pods]
-            made.append((keys, self.requests.batch(pods, signatures, [(1, 1)] * len(pods), 0)))
+            made.append((keys, self.requests.batch(pods, signatures, [(1, 1)] * len(pods))))
         return made
 
     def _arrive(self, at: float, group: Group) -> list[Effect]:
@@ -186,8 +187,8 @@ class Scheduler:
     def _expire(self, at: float) -> tuple[Effect, ...]:
         effects: list[Effect] = []
         rows = []
-        for uid in self.ledger.expired(at):
-            effects.append(Warn(self.ledger.pods[uid].pod.key, "its reservation was never confirmed and is dropped"))
+        for uid in self.ledger.pods.expired(at):
+            effects.append(Warn(self.ledger.pods.pod(uid).key, "its reservation was never confirmed and is dropped"))
             rows.append(self.ledger.row_holding(uid))
             self.ledger.release(uid)
         return (*effects, *self.retry(at, rows)) if effects else ()
@@ -197,6 +198,10 @@ class Scheduler:
     def place(self, groups: Sequence[Group], at: float = 0.0) -> Sequence[Decision]:
         """Decide groups in the order given: one decision per pod, all booked as reservations."""
         self._maybe_compile(len(groups))
+        if isinstance(groups, Stream) and len(groups) > 1:
+            plain = self._plain_signatures(groups)
+            if plain is not None:
+                return self._place_stream(groups, plain, at)
         signature_of, run = self.requests.signature, Run()
         parts: list[Sequence[Decision]] = []
         for group in groups:
@@ -235,24 +240,36 @@ class Scheduler:
 
     def _place_run(self, run: Run, at: float) -> Sequence[Decision]:
         if len(run.pods) == 1:
-            return self._place_one(run.pods[0], at)
+            return (self._place_one(run.pods[0], at),)
         return self._run_kernel(run, at) if run.pods else ()
 
     def _run_kernel(self, run: Run, at: float) -> Sequence[Decision]:
-        ledger = self.ledger
-        cards = [signature.entries for signature in run.signatures]
-        ledger.make_room(len(run.pods), sum(cards), len(run.pods))
-        batch = self.requests.batch(run.pods, run.signatures, run.needs, sum(cards))
-        self.kernel(run.signatures[0].profile).place_groups(ledger.state(), batch)
-        return ledger.adopt(run.pods, batch, cards, at + HOLD_SECONDS)
+        batch = self.requests.batch(run.pods, run.signatures, run.needs)
+        return self._decide(pods_of(run.pods), batch, run.signatures[0].profile, at)
 
-    def _place_one(self, pod: Pod, at: float) -> Sequence[Decision]:
-        """The usual event: one pod, no quota. As `_run_kernel`, without building arrays."""
+    def _place_stream(self, stream: Stream, signatures: Sequence[Signature], at: float) -> Sequence[Decision]:
+        batch = self.requests.stream_batch(stream, signatures)
+        return self._decide(stream.pods(), batch, signatures[0].profile, at)
+
+    def _decide(self, pods: Pods, batch: Batch, profile: Profile, at: float) -> Sequence[Decision]:
+        self.ledger.make_room(len(pods.uids), len(batch.taken), len(pods.uids))
+        self.kernel(profile).place_groups(self.ledger.state(), batch)
+        return self.ledger.adopt(pods, batch, at + HOLD_SECONDS)
+
+    def _place_one(self, pod: Pod, at: float) -> Decision:
+        """The usual event: one pod, no quota. As `_decide`, without building arrays."""
         ledger, signature = self.ledger, self.requests.signature(pod)
         ledger.make_room(1, signature.entries, 1)
         batch = self.requests.batch_of_one(pod, signature)
         self.kernel(signature.profile).place_groups(ledger.state(), batch)
-        return ledger.adopt((pod,), batch, (signature.entries,), at + HOLD_SECONDS)
+        return ledger.adopt_one(pod, batch, signature.entries, at + HOLD_SECONDS)
+
+    def _plain_signatures(self, stream: Stream) -> list[Signature] | None:
+        """The templates' requests, where a single call of the kernel can place the stream."""
+        if any(pod.refusal is not None or self.quotas.apply_to(pod) for pod in stream.templates):
+            return None
+        signatures = [self.requests.signature(pod) for pod in stream.templates]
+        return signatures if len({id(signature.profile) for signature in signatures}) == 1 else None
 
     def _place_with_care(self, group: Group, at: float) -> list[Decision]:
         """One pod after another in a transaction, each held against its refusal and quotas first."""

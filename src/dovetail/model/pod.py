@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from dovetail.model.decision import Share
@@ -104,6 +104,10 @@ class Pod:
     @property
     def wants_devices(self) -> bool:
         return any(container.asks for container in self.containers)
+
+    def named(self, uid: str) -> Pod:
+        """The same pod under another name and UID: a replica of this template."""
+        return replace(self, name=uid, uid=uid)
 
     def rules_for(self, vendor: str) -> DeviceRules:
         return next((rules for rules in self.device_rules if rules.vendor == vendor), DeviceRules(vendor))

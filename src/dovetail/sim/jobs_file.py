@@ -1,0 +1,112 @@
+"""Dovetail's own trace files: jobs and machines as CSV or JSON lines. docs/traces.md describes them for users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+from dovetail.sim.fields import MOST_MIB, MOST_MILLI, Field, Wrong, label, models, name, seconds, shown, whole
+from dovetail.sim.rows import Misfit, Values, read, write
+from dovetail.sim.trace import WHOLE, Job, Machine, TraceError
+
+MOST_GPUS = 1_024  # of a pod, of a machine
+MOST_PODS = MOST_MACHINES = 100_000
+HIGHEST_PRIORITY = 2_000_001_000  # what Kubernetes gives system-node-critical
+
+_CPU = Field("cpu_milli", whole(0, MOST_MILLI), "1000 is one core")
+_MEMORY = Field("memory_mib", whole(0, MOST_MIB), "1024 is one GiB")
+
+JOB_FIELDS = (
+    Field("name", name, "give every job a name of its own", required=True),
+    Field("arrival", seconds, "count from the begin of the trace"),
+    Field("duration", seconds, "leave it empty for a job that stays"),
+    Field("gpus", whole(0, MOST_GPUS), "0 is a job without GPU"),
+    Field("gpu_milli", whole(0, WHOLE), "it is per GPU, and 1000 is the GPU for itself; ask for more by gpus"),
+    Field("gpu_memory_mib", whole(0, MOST_MIB), "it is per GPU; leave it empty for no claim"),
+    _CPU,
+    _MEMORY,
+    Field("models", models, "leave it empty for any model"),
+    Field("priority", whole(-HIGHEST_PRIORITY, HIGHEST_PRIORITY), "higher goes first"),
+    Field("pods", whole(1, MOST_PODS), "1 is a job of one pod"),
+    Field("tenant", label, "leave it empty for none"),
+)
+MACHINE_FIELDS = (
+    Field("name", name, "give every machine a name of its own", required=True),
+    Field("cpu_milli", _CPU.parse, _CPU.fix, required=True),
+    Field("memory_mib", _MEMORY.parse, _MEMORY.fix, required=True),
+    Field("gpus", whole(0, MOST_GPUS), "0 is a machine without GPU"),
+    Field("model", label, "name the model of its GPUs"),
+    Field("gpu_memory_mib", whole(0, MOST_MIB), "it is per GPU; leave it empty where it is not known"),
+    Field("count", whole(1, MOST_MACHINES), "leave it empty for one machine of exactly this name"),
+)
+
+
+def read_jobs(path: Path, skip_bad: bool = False) -> tuple[list[Job], list[str]]:
+    """Jobs in the order of the file, and what was wrong with the rows left out (none but with `skip_bad`)."""
+    return read(path, JOB_FIELDS, lambda values, _: (job_of(values),), "jobs", skip_bad)
+
+
+def read_machines(path: Path, skip_bad: bool = False) -> tuple[list[Machine], list[str]]:
+    """Machines in the order of the file, those with a `count` as NAME-0, NAME-1, …; and what was wrong."""
+    return read(path, MACHINE_FIELDS, lambda values, _: _machines_of(values), "machines", skip_bad)
+
+
+def job_of(values: Values) -> Job:
+    """A job of checked values. Whoever asks for GPUs and says no more wants them for themselves."""
+    if values.get("gpus") and "gpu_milli" not in values and not values.get("gpu_memory_mib"):
+        values = {**values, "gpu_milli": WHOLE}
+    job = Job(**values)
+    for claim in ("gpu_milli", "gpu_memory_mib"):
+        if not job.gpus and getattr(job, claim):
+            raise Misfit(claim, f"{getattr(job, claim)} of no GPU; set gpus to 1 or more, or leave {claim} empty")
+    return job
+
+
+def _machines_of(values: Values) -> tuple[Machine, ...]:
+    count = values.pop("count", None)
+    machine = Machine(**values)
+    if count is None:
+        return (machine,)
+    return tuple(Machine(**{**values, "name": f"{machine.name}-{number}"}) for number in range(count))
+
+
+def write_jobs(path: Path, jobs: Iterable[Job]) -> None:
+    """What `read_jobs` reads back exactly."""
+    rows = [_row(job, JOB_FIELDS) for job in jobs]
+    write(path, rows, [field.name for field in JOB_FIELDS])
+
+
+def write_machines(path: Path, machines: Iterable[Machine]) -> None:
+    """What `read_machines` reads back exactly: one row per machine, no `count`."""
+    columns = MACHINE_FIELDS[:-1]
+    write(path, [_row(machine, columns) for machine in machines], [field.name for field in columns])
+
+
+def _row(record: Job | Machine, columns: Sequence[Field]) -> Values:
+    """Without what has its default anyway. Refuses what could not be read back."""
+    defaults = {field.name: field.default for field in fields(record) if field.default is not MISSING}
+    row: Values = {}
+    for field in columns:
+        value: Any = getattr(record, field.name)
+        if field.name in defaults and value == defaults[field.name] and not _default_depends(record, field):
+            continue
+        try:
+            field.parse(value)
+        except Wrong as error:
+            raise TraceError(f"{shown(record.name)}: {field.name}: {shown(value)} is not {error}") from error
+        row[field.name] = _plain(value)
+    return row
+
+
+def _default_depends(record: Job | Machine, field: Field) -> bool:
+    """`gpu_milli` that is not said is 1000 for some and 0 for others."""
+    return field.name == "gpu_milli" and record.gpus > 0
+
+
+def _plain(value: Any) -> Any:
+    """Whole seconds as integers, which people read more easily; equal to what they were."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,251 @@
+"""Files of records, CSV or JSON lines, plain or gzipped: bytes in, one dict per line out, and what is wrong with them.
+
+Knows nothing of jobs or machines. Every line stands for itself, so that one broken line cannot swallow the next.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from dovetail.sim.fields import Field, Wrong, shown
+from dovetail.sim.trace import TraceError
+
+CSV, JSONL = "csv", "jsonl"
+FORMATS = {".csv": CSV, ".jsonl": JSONL, ".ndjson": JSONL}  # suffix -> format
+MOST_PROBLEMS = 20  # said before reading is given up
+LARGEST = 4 * 2**30  # bytes, unpacked: a small gzip file can hold terabytes
+MOST_RECORDS = 5_000_000  # a small file can ask for many machines
+
+
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Record = TypeVar("Record", bound=Named)
+Values = dict[str, Any]
+Build = Callable[
+    [Values, int], Sequence[Record]
+]  # (checked values, position among the rows) -> records; may raise Misfit
+
+
+class Misfit(ValueError):
+    """Values that are right one by one, but not together."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+@dataclass(slots=True)
+class Problems:
+    """What is wrong with one file. Without `skip_bad` it ends the reading, with it bad rows are left out."""
+
+    path: Path
+    skip_bad: bool
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, line: int, message: str) -> None:
+        self.lines.append(f"{self.path}:{line}: {message}")
+        if not self.skip_bad and len(self.lines) >= MOST_PROBLEMS:
+            raise TraceError(*self.lines, f"{self.path}: {MOST_PROBLEMS} problems so far; the rest was not read")
+
+    def stop_if_any(self) -> None:
+        if self.lines and not self.skip_bad:
+            raise TraceError(*self.lines)
+
+
+def format_of(path: Path) -> str:
+    """By the suffix, `.gz` aside."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] == ".gz":
+        suffixes.pop()
+    if not suffixes or suffixes[-1] not in FORMATS:
+        raise TraceError(f"{path}: the name does not say the format; call it .csv, .jsonl or .ndjson (also with .gz)")
+    return FORMATS[suffixes[-1]]
+
+
+def header_of(path: Path) -> tuple[str, ...]:
+    """The columns of a CSV file; nothing where it cannot be read, which reading it in earnest will complain about."""
+    try:
+        if format_of(path) != CSV:
+            return ()
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+            first = file.readline(2**16).decode("utf-8-sig")
+        return tuple(cell.strip() for cell in _cells(first.rstrip("\r\n")))
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error, TraceError):
+        return ()
+
+
+def read(
+    path: Path, fields: Sequence[Field], build: Build[Record], what: str, skip_bad: bool
+) -> tuple[list[Record], list[str]]:
+    """The records of a file in its order, and what was wrong with the rows left out. `what` names them in errors."""
+    problems = Problems(path, skip_bad)
+    records: list[Record] = []
+    first_lines: dict[str, int] = {}  # name -> where it was first used
+    for position, (line, row) in enumerate(_rows(path, fields, problems)):
+        if (values := _checked(row, fields, line, problems)) is None:
+            continue
+        try:
+            built = build(values, position)
+        except Misfit as error:
+            problems.add(line, f"{error.field}: {error}")
+            continue
+        twice = next((record.name for record in built if record.name in first_lines), None)
+        if twice is not None:
+            problems.add(line, f"name: {shown(twice)} was used in line {first_lines[twice]}; names must differ")
+            continue
+        if len(records) + len(built) > MOST_RECORDS:
+            raise TraceError(f"{path}:{line}: more than {MOST_RECORDS:,} {what}; split the file")
+        first_lines.update((record.name, line) for record in built)
+        records.extend(built)
+    problems.stop_if_any()
+    if not records:
+        raise TraceError(f"{path}: holds no {what}; it needs at least one", *problems.lines[:MOST_PROBLEMS])
+    return records, problems.lines
+
+
+def _checked(row: Values, fields: Sequence[Field], line: int, problems: Problems) -> Values | None:
+    """The values of a row, parsed; None where any is wrong. Empty cells and nulls count as absent."""
+    values: Values = {}
+    sound = True
+    for each in fields:
+        given = row.get(each.name)
+        if given is None or given == "":
+            if each.required:
+                problems.add(line, f"{each.name}: is missing; {each.fix}")
+                sound = False
+            continue
+        try:
+            values[each.name] = each.parse(given)
+        except Wrong as error:
+            problems.add(line, f"{each.name}: {shown(given)} is not {error}; {each.fix}")
+            sound = False
+    return values if sound else None
+
+
+def _rows(path: Path, fields: Sequence[Field], problems: Problems) -> Iterator[tuple[int, Values]]:
+    form = format_of(path)
+    lines = _text(path).split("\n")  # not splitlines(), which also splits inside names
+    if not any(line.strip() for line in lines):
+        raise TraceError(f"{path}: is empty")
+    return _csv_rows(lines, fields, problems) if form == CSV else _json_rows(lines, fields, problems)
+
+
+def _text(path: Path) -> str:
+    try:
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise TraceError(f"{path}: cannot be read: {reason}") from error
+    if len(data) > LARGEST:
+        raise TraceError(f"{path}: is larger than {LARGEST // 2**30} GiB; split it")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise TraceError(f"{path}: is not UTF-8 text (byte {error.start:,}); save it as UTF-8") from error
+
+
+def _cells(line: str) -> list[str]:
+    return next(csv.reader([line], strict=True), [])
+
+
+def _csv_rows(lines: list[str], fields: Sequence[Field], problems: Problems) -> Iterator[tuple[int, Values]]:
+    columns: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            cells = _cells(line.rstrip("\r"))
+        except csv.Error as error:
+            cells = []
+            problems.add(number, f"is not CSV: {error}; a text with quotes or commas stands in quotes, on one line")
+        if not columns:
+            columns = _columns(cells, fields, number, problems)
+        elif len(cells) == len(columns):
+            yield number, dict(zip(columns, cells, strict=True))
+        elif cells:
+            problems.add(number, f"has {len(cells)} cells, the header has {len(columns)}; separate them by commas")
+
+
+def _columns(cells: list[str], fields: Sequence[Field], number: int, problems: Problems) -> list[str]:
+    columns = [cell.strip() for cell in cells]
+    known = [each.name for each in fields]
+    needed = [each.name for each in fields if each.required]
+    place = f"{problems.path}:{number}"
+    if not set(columns) & set(known):
+        raise TraceError(f"{place}: is not a header; begin with a line such as {','.join(known[:5])}")
+    if missing := [name for name in needed if name not in columns]:
+        raise TraceError(f"{place}: the header lacks {', '.join(missing)}; add the column")
+    if len(set(columns)) < len(columns):
+        twice = next(name for name in columns if columns.count(name) > 1)
+        raise TraceError(f"{place}: the header has {shown(twice)} twice; rename or remove one")
+    for name in columns:
+        if name not in known:
+            problems.add(number, _unknown(name, known))
+    return columns
+
+
+def _json_rows(lines: list[str], fields: Sequence[Field], problems: Problems) -> Iterator[tuple[int, Values]]:
+    known = [each.name for each in fields]
+    complained: set[str] = set()  # unknown keys: said once each, not for every row
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else "too deep or too long a number"
+            problems.add(number, f'is not JSON: {reason}; write one object per line: {{"name": "a", …}}')
+            continue
+        if not isinstance(row, dict):
+            problems.add(number, f'{shown(row)} is not an object; write one per line: {{"name": "a", …}}')
+            continue
+        for name in row:
+            if name not in known and name not in complained:
+                complained.add(name)
+                problems.add(number, _unknown(name, known))
+        yield number, row
+
+
+def _unknown(name: str, known: Sequence[str]) -> str:
+    near = get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    return f"{shown(name)} is no field; {hint}"
+
+
+def write(path: Path, rows: Sequence[Values], columns: Sequence[str]) -> None:
+    """Rows of plain values, in the format that the path says; the same rows give the same bytes."""
+    text = _as_csv(rows, columns) if format_of(path) == CSV else _as_json(rows)
+    data = text.encode()
+    if path.suffix.lower() == ".gz":
+        data = gzip.compress(data, mtime=0)
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _as_csv(rows: Sequence[Values], columns: Sequence[str]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        cells = (row.get(column, "") for column in columns)
+        writer.writerow("|".join(cell) if isinstance(cell, list) else cell for cell in cells)
+    return out.getvalue()
+
+
+def _as_json(rows: Sequence[Values]) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

@@ -1,0 +1,162 @@
+"""In which order pods arrive and nodes win ties: the two draws of an experiment of the FGD paper (Weng et al., ATC'23).
+
+Orders are read from a file of published draws, or drawn here by the same protocol with a generator of our own. Indices
+count jobs and machines sorted by name, however the trace has them.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.sim.chance import Chance
+from dovetail.sim.trace import Job, Machine, Trace, TraceError
+
+RATIO = 1.3  # of the GPU capacity that pods ask for in the end, as in the paper
+MOST_ARRIVALS = 5_000_000
+Indices = npt.NDArray[np.int64]
+
+_by_name = attrgetter("name")
+_UNREADABLE = (OSError, ValueError, EOFError, KeyError, NotImplementedError, MemoryError, BadZipFile, zlib.error)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Order:
+    """Who comes when, and who wins ties, in one run."""
+
+    seed: int
+    arrivals: Indices  # into the jobs sorted by name; an index that comes again is a copy
+    nodes: Indices  # into the machines sorted by name: the first of equally good ones is taken
+
+    def jobs(self, trace: Trace) -> Iterator[Job]:
+        """In order of arrival. The second arrival of a job is a copy called NAME-copy-2, and so on."""
+        named = sorted(trace.jobs, key=_by_name)
+        seen: Counter[int] = Counter()
+        for index in self.arrivals.tolist():
+            seen[index] += 1
+            job = named[index]
+            yield job if seen[index] == 1 else replace(job, name=f"{job.name}-copy-{seen[index]}")
+
+    def machines(self, trace: Trace) -> list[Machine]:
+        """In tie-break order."""
+        named = sorted(trace.machines, key=_by_name)
+        return [named[index] for index in self.nodes.tolist()]
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """A file `openb_order_TRACE.npz`: arrays arrivals_SEED and nodes_SEED."""
+
+    path: Path
+    seeds: tuple[int, ...]
+
+    @classmethod
+    def open(cls, path: Path) -> Orders:
+        names = set(_names(path))
+        seeds = sorted(int(name[9:]) for name in names if name.startswith("arrivals_") and name[9:].isdecimal())
+        both = tuple(seed for seed in seeds if f"nodes_{seed}" in names)
+        if not both:
+            raise TraceError(f"{path}: holds no orders; it needs arrays called arrivals_SEED and nodes_SEED")
+        return cls(path, both)
+
+    def order(self, seed: int, trace: Trace) -> Order:
+        """The order of one seed, checked against the trace that it is for."""
+        if seed not in self.seeds:
+            there = ", ".join(map(str, self.seeds))
+            raise TraceError(f"{self.path}: has no order for seed {seed}; there are {there}")
+        arrivals = self._indices(f"arrivals_{seed}", len(trace.jobs), "jobs")
+        nodes = self._indices(f"nodes_{seed}", len(trace.machines), "machines")
+        if len(nodes) != len(trace.machines) or len(np.unique(nodes)) != len(nodes):
+            raise TraceError(
+                f"{self.path}: nodes_{seed} does not name each of the {len(trace.machines):,} machines once; "
+                "take the node list that the order was drawn for"
+            )
+        return Order(seed, arrivals, nodes)
+
+    def _indices(self, name: str, count: int, what: str) -> Indices:
+        array = _array(self.path, name)
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise TraceError(f"{self.path}: {name} is not a list of whole numbers")
+        indices = array.astype(np.int64)
+        wrong = np.flatnonzero((indices < 0) | (indices >= count))
+        if len(wrong):
+            raise TraceError(
+                f"{self.path}: {name}[{wrong[0]}] is {indices[wrong[0]]}, but the trace has {count:,} {what} "
+                f"(0 to {count - 1}); take the lists that the order was drawn for"
+            )
+        return indices
+
+
+def _names(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            return list(file.files)
+    except FileNotFoundError as error:
+        raise TraceError(f"{path}: there is no such file") from error
+    except (*_UNREADABLE, AttributeError, TypeError) as error:  # the last two: a lone array instead of an archive
+        raise TraceError(f"{path}: cannot be read as a file of orders (.npz): {_reason(error)}") from error
+
+
+def _array(path: Path, name: str) -> npt.NDArray[np.generic]:
+    try:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            return np.asarray(file[name])
+    except _UNREADABLE as error:
+        raise TraceError(f"{path}: {name} cannot be read: {_reason(error)}") from error
+
+
+def _reason(error: BaseException) -> str:
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return (text or type(error).__name__).splitlines()[0][:200]
+
+
+def draw_order(trace: Trace, seed: int, ratio: float = RATIO) -> Order:
+    """An order by the paper's protocol, for any seed: shuffled jobs, brought to `ratio` times the GPU capacity.
+
+    Too little demand is filled up with copies of jobs drawn uniformly, in the end and unshuffled; of too much, jobs
+    drawn uniformly are removed.
+    """
+    if not 0 < ratio <= 100:
+        raise TraceError(f"ratio {ratio} is not a number above 0 and up to 100")
+    chance = Chance(seed)
+    jobs = sorted(trace.jobs, key=_by_name)
+    cap = ratio * trace.gpu_capacity_milli
+    demand = [job.gpu_demand_milli for job in jobs]
+    arrivals = chance.permutation(len(jobs))
+    if sum(demand) < cap:
+        arrivals += _copies(chance, jobs, cap)
+    else:
+        _remove(chance, arrivals, demand, cap)
+    nodes = chance.permutation(len(trace.machines))
+    return Order(seed, np.array(arrivals, np.int64), np.array(nodes, np.int64))
+
+
+def _copies(chance: Chance, jobs: list[Job], cap: float) -> list[int]:
+    """Until the next would exceed the cap, counted as the paper's simulator counts: one GPU of it, not all."""
+    demand = sum(job.gpu_demand_milli for job in jobs)
+    if not demand:
+        return []  # nobody asks for GPU compute: no number of copies would
+    expected = (cap - demand) / (demand / len(jobs))
+    if expected > MOST_ARRIVALS:
+        raise TraceError(f"the jobs ask for so little that {expected:,.0f} copies would be needed; add jobs")
+    copies: list[int] = []
+    while True:
+        index = chance.below(len(jobs))
+        if demand + (jobs[index].gpu_milli if jobs[index].gpus else 0) > cap:
+            return copies
+        copies.append(index)
+        demand += jobs[index].gpu_demand_milli
+
+
+def _remove(chance: Chance, arrivals: list[int], demand: list[int], cap: float) -> None:
+    total = sum(demand)
+    while total > cap:
+        total -= demand[arrivals.pop(chance.below(len(arrivals)))]

@@ -1,0 +1,63 @@
+"""Clusters written in a line, such as `16xA100-SXM4-80GB:8,32xT4:4`, and the machines they stand for."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+
+from dovetail.sim.gpu_models import GPU_MODELS
+from dovetail.sim.jobs_file import MOST_GPUS, MOST_MACHINES
+from dovetail.sim.trace import Machine, TraceError
+
+CPU_ONLY = "CPU"  # stands where the model would, for machines without GPU
+CPU_ONLY_CORES, CPU_ONLY_GIB = 64, 256
+
+_PART = re.compile(r"([0-9]{1,9})[x×]([^:,\s]+)(?::([0-9]{1,9}))?")
+_EXAMPLE = "write COUNTxMODEL:GPUS, such as 16xA100-SXM4-80GB:8,32xT4:4"
+
+
+def parse_cluster(text: str) -> tuple[Machine, ...]:
+    """Machines named after their model and numbered, in the order of the text."""
+    machines: list[Machine] = []
+    counts: dict[str, int] = {}  # model -> machines of it so far
+    for part in text.split(","):
+        count, kind = _parse_part(part.strip())
+        if len(machines) + count > MOST_MACHINES:
+            raise TraceError(f"cluster: more than {MOST_MACHINES:,} machines; take fewer")
+        first = counts.get(kind.name, 0)
+        counts[kind.name] = first + count
+        for number in range(first, first + count):
+            machines.append(_numbered(kind, number))
+    return tuple(machines)
+
+
+def _parse_part(part: str) -> tuple[int, Machine]:
+    match = _PART.fullmatch(part)
+    if match is None:
+        raise TraceError(f"cluster: {part[:60]!r} is not a kind of machine; {_EXAMPLE}")
+    count, model = int(match[1]), match[2]
+    if not count:
+        raise TraceError(f"cluster: {part[:60]!r} has no machine; leave it out, or {_EXAMPLE}")
+    if model == CPU_ONLY:
+        if match[3] not in (None, "0"):
+            raise TraceError(
+                f"cluster: {part[:60]!r} has GPUs of no model; machines without GPU are {count}x{CPU_ONLY}"
+            )
+        return count, Machine("cpu", CPU_ONLY_CORES * 1000, CPU_ONLY_GIB * 1024)
+    if model not in GPU_MODELS:
+        near = [name for name in GPU_MODELS if name.lower().startswith(model.lower())]
+        near = near or get_close_matches(model, GPU_MODELS, 1, 0.4)
+        hint = f"did you mean {' or '.join(near)}? " if near else ""
+        known = ", ".join(GPU_MODELS)
+        raise TraceError(f"cluster: {model[:60]!r} is no model known here; {hint}known are {known}, {CPU_ONLY}")
+    usual = GPU_MODELS[model]
+    gpus = int(match[3]) if match[3] else usual.gpus
+    if not 1 <= gpus <= MOST_GPUS:
+        raise TraceError(f"cluster: {part[:60]!r}: {gpus} GPUs per machine; take 1 to {MOST_GPUS:,}")
+    host_mib = usual.host_gib * gpus * 1024
+    return count, Machine(model.lower(), usual.cores * gpus * 1000, host_mib, gpus, model, usual.memory_mib)
+
+
+def _numbered(kind: Machine, number: int) -> Machine:
+    name = f"{kind.name}-{number:03}"
+    return Machine(name, kind.cpu_milli, kind.memory_mib, kind.gpus, kind.model, kind.gpu_memory_mib)

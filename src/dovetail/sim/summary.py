@@ -1,0 +1,56 @@
+"""What a trace amounts to, in a few numbers that people compare traces by."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from dovetail.sim.trace import WHOLE, Job, Trace
+
+SIZES = ("cpu only", "share", "1 GPU", "2-7 GPUs", "8+ GPUs")
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    jobs: int
+    pods: int
+    machines: int
+    gpus: int
+    gpu_hours: float  # that jobs ask for; those without end count nothing
+    hours: float  # from the begin of the trace to the last arrival
+    load: float | None  # GPU-hours / (GPUs × hours); None where there are no GPUs or no time passes
+    sizes: dict[str, int]  # size -> jobs
+    tenants: dict[str, int]  # tenant -> jobs, most first
+    gangs: int
+    constrained: int  # jobs that name GPU models
+
+
+def size_of(job: Job) -> str:
+    """By the GPUs of all its pods together."""
+    gpus = job.gpus * job.pods
+    if not gpus:
+        return SIZES[0]
+    if gpus == 1:
+        return SIZES[2] if job.gpu_milli == WHOLE else SIZES[1]
+    return SIZES[3] if gpus < 8 else SIZES[4]
+
+
+def summarise(trace: Trace) -> Summary:
+    gpus = sum(machine.gpus for machine in trace.machines)
+    gpu_hours = sum(job.gpu_demand_milli * (job.duration or 0.0) for job in trace.jobs) / WHOLE / 3600
+    hours = max((job.arrival for job in trace.jobs), default=0.0) / 3600
+    counts = Counter(size_of(job) for job in trace.jobs)
+    tenants = Counter(job.tenant for job in trace.jobs)
+    return Summary(
+        jobs=len(trace.jobs),
+        pods=sum(job.pods for job in trace.jobs),
+        machines=len(trace.machines),
+        gpus=gpus,
+        gpu_hours=gpu_hours,
+        hours=hours,
+        load=gpu_hours / (gpus * hours) if gpus and hours else None,
+        sizes={size: counts[size] for size in SIZES},
+        tenants={name: tenants[name] for name in sorted(tenants, key=lambda name: (-tenants[name], name))},
+        gangs=sum(job.pods > 1 for job in trace.jobs),
+        constrained=sum(bool(job.models) for job in trace.jobs),
+    )

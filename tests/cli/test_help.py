@@ -17,7 +17,7 @@ HEAVY = ("numpy", "numba", "yaml", "msgspec", "asyncio", "dovetail.engine", "dov
 
 
 def test_all_commands_are_there() -> None:
-    assert COMMANDS == ["completion", "demo", "explain", "plan", "policies"]
+    assert COMMANDS == ["completion", "demo", "explain", "generate", "plan", "policies"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -34,7 +34,9 @@ def test_every_option_says_what_it_does(command: str) -> None:
             assert parameter.help, f"{command} {parameter.opts}"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["plan", "--help"], ["explain", "-h"], ["--version"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["plan", "--help"], ["explain", "-h"], ["generate", "-h"], ["--version"]]
+)
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     code = (
         "import sys\nfrom dovetail.cli.main import main\n"

@@ -16,6 +16,7 @@ from dovetail.cli.completion import completion
 from dovetail.cli.demo import demo
 from dovetail.cli.errors import BUG, INTERRUPTED
 from dovetail.cli.explain import explain
+from dovetail.cli.generate import generate
 from dovetail.cli.plan import plan
 from dovetail.cli.policies import policies
 
@@ -46,7 +47,7 @@ def cli(debug: bool) -> None:
     """
 
 
-for command in (demo, plan, explain, policies, completion):
+for command in (demo, plan, explain, generate, policies, completion):
     cli.add_command(command)
 
 

@@ -204,7 +204,7 @@ def test_seeds_differ() -> None:
 
 
 def test_the_cap_counts_one_gpu_of_a_job() -> None:
-    """As the paper's simulator: 1300 milli are not reached by 1000, so a job of four GPUs comes again. 5200 > 1300."""
+    """As in the paper's simulator: a copy of a job of four GPUs counts 1000, not 4000, when the cap is looked at."""
     whole = Trace("t", (Machine("m", 1, 1, 4),), (Job("j", gpus=4, gpu_milli=1000),))
     order = draw_order(whole, 0, ratio=1.3)  # cap 5200: 4000 + 1000 ≤ 5200, then 8000 + 1000 > 5200
     assert len(order.arrivals) == 2

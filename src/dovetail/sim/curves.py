@@ -1,0 +1,135 @@
+"""How a run went, as a curve per policy: the mean over its seeds, and how far single seeds were from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dovetail.sim.results import Column, Inflation, Sample, Timed
+from dovetail.sim.statistics import margin_of, mean
+from dovetail.sim.study import Study
+
+MOMENTS = 240  # points of a curve over time
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """`low` and `high` are the lowest and the highest seed, or the ends of an interval of confidence."""
+
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """One quantity of a study; every curve has a point for each x."""
+
+    x: list[float]
+    by_policy: Mapping[str, Curve]
+
+
+def allocated_by_arrived(study: Study[Inflation]) -> Curves:
+    return _by_arrived(study, lambda column: column.allocated_pct)
+
+
+def fragmented_by_arrived(study: Study[Inflation]) -> Curves:
+    return _by_arrived(study, lambda column: column.frag_pct)
+
+
+def gained_by_arrived(study: Study[Inflation]) -> Curves:
+    """Allocation minus that of the baseline, seed by seed: the mean, and its interval of confidence."""
+    arrived = _reached_by_all(study)
+    base = study.runs[study.baseline]
+    found = {}
+    for policy in study.others:
+        pairs = [(run, base[seed]) for seed, run in study.runs[policy].items() if seed in base]
+        if pairs:
+            found[policy] = _with_confidence(
+                [
+                    [run.columns[at].allocated_pct - other.columns[at].allocated_pct for run, other in pairs]
+                    for at in map(str, arrived)
+                ]
+            )
+    return Curves([float(at) for at in arrived], found)
+
+
+def allocated_by_hour(study: Study[Timed]) -> Curves:
+    return _by_hour(study, lambda sample: sample.allocated_pct)
+
+
+def waiting_by_hour(study: Study[Timed]) -> Curves:
+    return _by_hour(study, lambda sample: sample.waiting)
+
+
+def parting_point(curves: Curves) -> float:
+    """The x a little before the means are a tenth as far apart as they ever get: from here on a picture is worth it."""
+    means = [curve.mean for curve in curves.by_policy.values()]
+    gaps = [max(point) - min(point) for point in zip(*means, strict=True)]
+    if not any(gaps):
+        return curves.x[0] if curves.x else 0.0
+    parted = next(at for at, gap in enumerate(gaps) if gap > max(gaps) / 10)
+    return curves.x[max(0, min(parted - 4, len(gaps) - 12))]
+
+
+def _by_arrived(study: Study[Inflation], of: Callable[[Column], float]) -> Curves:
+    """Over the columns that every run reached."""
+    arrived = _reached_by_all(study)
+    return Curves(
+        [float(at) for at in arrived],
+        {
+            policy: over_seeds([[of(run.columns[str(at)]) for at in arrived] for run in runs.values()])
+            for policy, runs in study.runs.items()
+        },
+    )
+
+
+def _reached_by_all(study: Study[Inflation]) -> list[int]:
+    reached = [{int(key) for key in run.columns} for runs in study.runs.values() for run in runs.values()]
+    return sorted(set.intersection(*reached))
+
+
+def _by_hour(study: Study[Timed], of: Callable[[Sample], float]) -> Curves:
+    """Over equal stretches of time, until the last run was over."""
+    runs = [run for by_seed in study.runs.values() for run in by_seed.values()]
+    end = max((run.samples[-1].at for run in runs if run.samples), default=0.0)
+    if end <= 0:
+        return Curves([], {policy: Curve([], [], []) for policy in study.runs})
+    return Curves(
+        [(at + 0.5) * end / MOMENTS / 3600 for at in range(MOMENTS)],
+        {
+            policy: over_seeds([averages(run.samples, of, end) for run in by_seed.values()])
+            for policy, by_seed in study.runs.items()
+        },
+    )
+
+
+def over_seeds(rows: Sequence[Sequence[float]]) -> Curve:
+    points = list(zip(*rows, strict=True))
+    return Curve([mean(point) for point in points], [min(point) for point in points], [max(point) for point in points])
+
+
+def _with_confidence(points: Sequence[Sequence[float]]) -> Curve:
+    means = [mean(point) for point in points]
+    margins = [margin_of(point) or 0.0 for point in points]
+    low = [middle - margin for middle, margin in zip(means, margins, strict=True)]
+    high = [middle + margin for middle, margin in zip(means, margins, strict=True)]
+    return Curve(means, low, high)
+
+
+def averages(samples: Sequence[Sample], of: Callable[[Sample], float], end: float) -> list[float]:
+    """What held on average in each of MOMENTS equal stretches from 0 to `end`. A sample holds until the next one."""
+    width = end / MOMENTS
+    sums = [0.0] * MOMENTS
+    for at, sample in enumerate(samples):
+        until = samples[at + 1].at if at + 1 < len(samples) else end
+        _spread_over(sums, max(sample.at, 0.0) / width, min(until, end) / width, of(sample))
+    return sums
+
+
+def _spread_over(sums: list[float], start: float, until: float, value: float) -> None:
+    """Adds the value to each stretch for the part of it that lies between `start` and `until`."""
+    for stretch in range(int(start), min(int(until) + 1, len(sums))):
+        covered = min(until, stretch + 1) - max(start, stretch)
+        if covered > 0:
+            sums[stretch] += value * covered

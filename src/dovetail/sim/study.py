@@ -1,0 +1,86 @@
+"""Results sorted into studies: one trace in one mode, several policies, the same seeds for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from dovetail.sim.results import Inflation, Result, Timed
+
+R = TypeVar("R", Inflation, Timed)
+
+
+@dataclass(frozen=True, slots=True)
+class Study(Generic[R]):
+    """`runs` keeps the policies as they came, and their seeds in order."""
+
+    trace: str
+    baseline: str
+    runs: Mapping[str, Mapping[int, R]]  # policy -> seed -> result
+
+    @property
+    def policies(self) -> list[str]:
+        return list(self.runs)
+
+    @property
+    def others(self) -> list[str]:
+        """The policies that are compared with the baseline."""
+        return [policy for policy in self.runs if policy != self.baseline]
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted({seed for runs in self.runs.values() for seed in runs})
+
+    @property
+    def gpus(self) -> int:
+        """Of the cluster, which is the same in every run."""
+        return sum(model.gpus for model in self.first.models.values())
+
+    @property
+    def nodes(self) -> int:
+        return len(self.first.map)
+
+    @property
+    def first(self) -> R:
+        return first_seed(next(iter(self.runs.values())))
+
+
+def first_seed(runs: Mapping[int, R]) -> R:
+    """The run that stands for its policy where only one can be shown."""
+    return runs[min(runs)]
+
+
+def inflation_studies(results: Sequence[Result], baseline: str | None = None) -> list[Study[Inflation]]:
+    """By trace, as they came. The baseline is the first policy unless named."""
+    runs = [result for result in results if isinstance(result, Inflation)]
+    return _studies([(result.policy, result) for result in runs], baseline)
+
+
+def time_studies(results: Sequence[Result], baseline: str | None = None) -> list[Study[Timed]]:
+    """Likewise. Where two queues were tried, a policy appears once with each."""
+    runs = [result for result in results if isinstance(result, Timed)]
+    several = len({result.queue for result in runs}) > 1
+    return _studies([(f"{run.policy}, {run.queue}" if several else run.policy, run) for run in runs], baseline)
+
+
+def _studies(labelled: Sequence[tuple[str, R]], baseline: str | None) -> list[Study[R]]:
+    found: dict[str, dict[str, dict[int, R]]] = {}  # trace -> policy -> seed -> result
+    for label, result in labelled:
+        seeds = found.setdefault(result.trace, {}).setdefault(label, {})
+        if result.seed in seeds:
+            raise ValueError(f"two results for trace {result.trace}, policy {label}, seed {result.seed}")
+        seeds[result.seed] = result
+    return [Study(trace, _baseline(runs, baseline), _in_order(runs)) for trace, runs in found.items()]
+
+
+def _baseline(runs: Mapping[str, Mapping[int, R]], wanted: str | None) -> str:
+    """By its label or by its policy's name; else the first that came."""
+    for label, seeds in runs.items():
+        if wanted in (label, first_seed(seeds).policy):
+            return label
+    return next(iter(runs))
+
+
+def _in_order(runs: Mapping[str, Mapping[int, R]]) -> dict[str, dict[int, R]]:
+    return {policy: dict(sorted(seeds.items())) for policy, seeds in runs.items()}

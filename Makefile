@@ -21,6 +21,7 @@ demo: $(INSTALLED) ## The four strategies on a two-node cluster
 	@$(BIN)/dovetail demo
 
 test: lint ## Lint, types and all tests
+	@sh .ci/chromium
 	$(BIN)/pytest -n $(WORKERS)
 
 test-fast: lint ## Lint, types and the tests that are not slow

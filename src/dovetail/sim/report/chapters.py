@@ -1,0 +1,229 @@
+"""A chapter of the page per study: its text as HTML, its curves and maps as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dovetail.sim import curves
+from dovetail.sim.report import maps, tables
+from dovetail.sim.report.data import curve_data, study_data
+from dovetail.sim.report.headline import inflation_sentence, leader, time_sentence
+from dovetail.sim.report.markup import Html, join, tag
+from dovetail.sim.report.tables import Bar, Colours
+from dovetail.sim.report.words import SPACE, amount, count, decimals, seeds_of
+from dovetail.sim.results import Delays, Inflation, Timed
+from dovetail.sim.statistics import (
+    ALLOCATED,
+    DELAY,
+    FAILED,
+    FRAGMENTED,
+    GPUS_FREE,
+    IDLE_WHILE_WANTED,
+    INFLATION_MEASURES,
+    MAKESPAN,
+    TIME_MEASURES,
+    UTILISATION,
+    Comparison,
+    compare,
+    idle_bound,
+    mean,
+)
+from dovetail.sim.study import R, Study, first_seed
+
+MOST_TENANTS = 12  # with the most jobs; more make a table nobody reads
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    title: str
+    html: Html
+    data: dict[str, Any]
+
+
+def inflation_chapter(study: Study[Inflation], colours: Colours, at: int) -> Chapter:
+    compared = {measure.key: compare(study, measure) for measure in INFLATION_MEASURES}
+    shown = [compared[measure.key] for measure in (ALLOCATED, FRAGMENTED, FAILED, GPUS_FREE)]
+    policy = leader(compared[ALLOCATED.key]) or study.baseline
+    failed = [Bar(name, spread) for name, spread in compared[FAILED.key].spreads.items()]
+    html = join(
+        _opening(study, inflation_sentence(study), policy),
+        tables.cards(shown, policy, study.baseline),
+        _chart(at, "allocated", "GPU capacity placed", "Higher is better."),
+        _chart(
+            at,
+            "fragmented",
+            "GPU capacity fragmented",
+            "Idle, but in pieces that the jobs to come cannot use. Lower is better.",
+        ),
+        _differences(study, list(compared.values()), colours),
+        _section(
+            "Pods that found no place",
+            "Mean over seeds; the thin line spans the lowest and the highest seed.",
+            tables.bars(failed, "pods", colours),
+        ),
+        _packing(study, colours, "in the end"),
+        _maps(study, at, colours, "in the end"),
+    )
+    data = study_data(study, "inflation", list(compared.values()))
+    data["curves"] = {
+        "allocated": curve_data(curves.allocated_by_arrived(study)),
+        "gained": curve_data(curves.gained_by_arrived(study)),
+        "fragmented": curve_data(curves.fragmented_by_arrived(study)),
+    }
+    return Chapter(study.trace, html, data)
+
+
+def time_chapter(study: Study[Timed], colours: Colours, at: int) -> Chapter:
+    compared = {measure.key: compare(study, measure) for measure in TIME_MEASURES}
+    shown = [compared[measure.key] for measure in (IDLE_WHILE_WANTED, DELAY, UTILISATION, MAKESPAN)]
+    policy = leader(compared[IDLE_WHILE_WANTED.key]) or study.baseline
+    idle = [Bar(name, spread) for name, spread in compared[IDLE_WHILE_WANTED.key].spreads.items()]
+    bound = idle_bound(study)
+    html = join(
+        _opening(study, time_sentence(study), policy),
+        tables.cards(shown, policy, study.baseline),
+        _chart(at, "allocated", "GPU capacity in use over time", "Higher is better while jobs wait."),
+        _chart(at, "waiting", "Jobs waiting over time", "Shorter is better."),
+        _section(
+            "GPU-hours idle while jobs waited",
+            f"The upright mark is the bound of {amount(bound, '')} GPU-hours: no scheduler can do better.",
+            tables.bars(idle, "GPU-hours", colours, bound),
+        ),
+        _differences(study, list(compared.values()), colours),
+        _delays(study, colours),
+        _packing(study, colours, "at the busiest moment"),
+        _maps(study, at, colours, "at the busiest moment"),
+    )
+    data = study_data(study, "time", list(compared.values()))
+    data["idle_bound"] = round(bound, 3)
+    data["curves"] = {
+        "allocated": curve_data(curves.allocated_by_hour(study)),
+        "waiting": curve_data(curves.waiting_by_hour(study)),
+    }
+    return Chapter(study.trace, html, data)
+
+
+# --- parts that both modes have ---------------------------------------------------------------------------------------
+
+
+def _section(title: str, note: str, *content: Html) -> Html:
+    return tag("section", tag("h3", title), tag("p", note, class_="note"), *content)
+
+
+def _opening(study: Study[R], sentence: str, policy: str) -> Html:
+    size = f"{count(study.nodes, 'node')}, {count(study.gpus, 'GPU')}, {count(len(study.seeds), 'seed')}"
+    figures = f"Key figures of {policy}" + (f", against {study.baseline}" if policy != study.baseline else "")
+    return join(tag("p", sentence, class_="finding"), tag("p", f"{figures}. {size}.", class_="note"))
+
+
+def _chart(at: int, curve: str, title: str, note: str) -> Html:
+    frame = tag("div", class_="chart", data_chart=curve, data_chapter=at)
+    return tag("section", tag("h3", title), tag("p", note, class_="note"), frame, class_="wide")
+
+
+def _differences(study: Study[R], compared: Sequence[Comparison[R]], colours: Colours) -> Html:
+    seeds = len(study.seeds)
+    if not study.others:
+        note = "One policy alone: there is nothing to compare it with."
+    elif seeds == 1:
+        note = "One seed tells nothing about chance: there is no interval. Run more seeds (five or ten) for one."
+    else:
+        note = (
+            "Policies are compared seed by seed, on the same arrivals. Were all of it repeated with other seeds, about "
+            "19 of 20 such intervals would hold the true mean difference. An interval without 0 is a clear difference; "
+            "one with 0 may be chance."
+        )
+    return _section(f"Differences to {study.baseline}", note, tables.differences(compared, study.baseline, colours))
+
+
+def _packing(study: Study[R], colours: Colours, when: str) -> Html:
+    rows = []
+    for model in sorted(study.first.models):
+        cells = []
+        for runs in study.runs.values():
+            uses = [run.models[model] for run in runs.values() if model in run.models]
+            full = mean([use.allocated_pct for use in uses]) if uses else 0.0
+            idle = mean([use.idle for use in uses]) if uses else 0.0
+            cells.append(tables.filled(amount(full, "%"), f"{decimals(idle, 0)} idle", full))
+        rows.append((f"{model or 'GPU'} × {study.first.models[model].gpus:,}", cells))
+    note = "How full the GPUs of each model are, and how many of them nobody uses. Mean over seeds."
+    return _section(
+        f"Packing by GPU model, {when}",
+        note,
+        tables.by_policy("Packing by model", "Model", study.policies, rows, colours),
+    )
+
+
+def _maps(study: Study[R], at: int, colours: Colours, when: str) -> Html:
+    if not study.first.map:
+        return Html("")
+    frames = []
+    for policy, runs in study.runs.items():
+        seed = first_seed(runs).seed
+        bands = maps.by_band(first_seed(runs).map)
+        caption = f"GPUs by how full they are: {policy}, seed {seed}"
+        title = tag("figcaption", tables.policy_name(policy, colours), tag("small", _tally(bands)))
+        canvas = tag("canvas", role="img", aria_label=f"{caption}; the table below has the numbers", tabindex="0")
+        details = tag("details", tag("summary", "As a table"), _band_table(bands, caption))
+        frames.append(tag("figure", title, canvas, details, data_map=policy, data_chapter=at))
+    seeds = seeds_of(sorted({first_seed(runs).seed for runs in study.runs.values()}))
+    note = (
+        "Every GPU is a cell, the GPUs of a node side by side, nodes in the same place for every policy. "
+        f"Of seed {seeds}."
+    )
+    legend = tag(
+        "p",
+        *(tag("span", tag("i", class_=f"cell {key}"), text) for key, text in (("empty", "empty"), ("full", "full"))),
+        tag("span", "in part:", SPACE, tag("i", class_="cell ramp"), "from little to nearly full"),
+        class_="map-legend",
+    )
+    return _section(f"Every GPU, {when}", note, legend, tag("div", *frames, class_="maps"))
+
+
+def _band_table(bands: Mapping[str, Sequence[int]], caption: str) -> Html:
+    rows = [(model or "GPU", *map("{:,}".format, numbers)) for model, numbers in bands.items()]
+    return tables.table(("Model", *maps.BANDS), rows, caption)
+
+
+def _tally(bands: Mapping[str, Sequence[int]]) -> str:
+    empty, *part, full = (sum(numbers) for numbers in zip(*bands.values(), strict=True))
+    return f"{full:,} full · {sum(part):,} in part · {empty:,} empty"
+
+
+# --- delays, of time mode only ----------------------------------------------------------------------------------------
+
+
+def _delays(study: Study[Timed], colours: Colours) -> Html:
+    first = study.first
+    tenants = sorted(first.by_tenant, key=lambda name: (-first.by_tenant[name].jobs, name))
+    sizes = {policy: [run.by_size for run in runs.values()] for policy, runs in study.runs.items()}
+    owners = {policy: [run.by_tenant for run in runs.values()] for policy, runs in study.runs.items()}
+    parts = [_delay_table("Wait by size of the job", "Size", list(first.by_size), sizes, colours)]
+    if tenants:
+        parts.append(_delay_table("Wait by tenant", "Tenant", tenants[:MOST_TENANTS], owners, colours))
+        parts.append(tables.omitted(len(tenants) - MOST_TENANTS, "tenant"))
+    note = "Mean wait from arrival to start and, small, the wait that 95 % of the jobs stay below. Mean over seeds."
+    return _section("Who waits how long", note, *parts)
+
+
+def _delay_table(
+    caption: str,
+    corner: str,
+    names: Sequence[str],
+    found: Mapping[str, Sequence[Mapping[str, Delays]]],  # policy -> per seed: name -> delays
+    colours: Colours,
+) -> Html:
+    rows = []
+    for name in names:
+        of_policy = [[by_name[name] for by_name in runs if name in by_name] for runs in found.values()]
+        waits = [mean([delays.mean for delays in runs]) if runs else 0.0 for runs in of_policy]
+        tails = [mean([delays.p95 for delays in runs]) if runs else 0.0 for runs in of_policy]
+        most = max(waits) or 1.0
+        cells = [
+            tables.filled(amount(wait, "s", most), amount(tail, "s", max(tails)), 100 * wait / most)
+            for wait, tail in zip(waits, tails, strict=True)
+        ]
+        rows.append((name or "–", cells))
+    return tables.by_policy(caption, corner, list(found), rows, colours)

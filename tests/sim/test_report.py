@@ -1,0 +1,326 @@
+"""The page: what it says, that it stands alone, that no name can break it, and that a browser draws it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dovetail.sim.report import maps, write_report
+from dovetail.sim.report.headline import inflation_sentence, overall, time_sentence
+from dovetail.sim.report.page import render
+from dovetail.sim.report.words import amount, change, count, interval, seeds_of
+from dovetail.sim.results import NodeMap, Result
+from dovetail.sim.study import inflation_studies, time_studies
+from tests.sim.results_builder import QUALITY, SMALL, inflation, inflations, timed, timeds
+
+POLICIES = ("best-fit", "snug", "spread")
+SEEDS = range(42, 47)
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{script}}"
+
+
+class Parsed(HTMLParser):
+    """Tags and texts, as a browser without scripts sees them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.script: str | None = None  # id of the one we are in
+        self.blocks: dict[str, str] = {}  # id of a <script> -> what is in it
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.script = dict(attrs).get("id") or ""
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "script":
+            self.script = None
+
+    def handle_data(self, data: str) -> None:
+        if self.script is not None:
+            self.blocks[self.script] = data
+        else:
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).replace("\u00a0", " ").split())
+
+    @property
+    def data(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.blocks["results"])
+        return found
+
+
+def page(results: Sequence[Result], title: str = "A report", baseline: str | None = None) -> Parsed:
+    return Parsed(render(results, title, baseline))
+
+
+def plain(text: str) -> str:
+    return text.replace("\u00a0", " ").replace("\u2212", "-")
+
+
+# --- what it says -----------------------------------------------------------------------------------------------------
+
+
+def test_the_headline_says_how_much_more_is_placed() -> None:
+    (study,) = inflation_studies(inflations(POLICIES, SEEDS))
+    found = re.fullmatch(
+        r"snug places (\d\.\d) % more GPU capacity than best-fit: (\d+) of 6,176 GPUs\.",
+        plain(inflation_sentence(study)),
+    )
+    assert found
+    assert int(found[2]) == pytest.approx(float(found[1]) / 100 * 6176, abs=0.05 / 100 * 6176 + 1)
+
+
+@pytest.mark.parametrize(
+    ("policies", "seeds", "baseline", "words"),
+    [
+        (["best-fit", "snug"], [1], None, "snug places .* more .* than best-fit: .*one seed: it may be chance"),
+        (["best-fit", "spread"], SEEDS, None, "best-fit places the most GPU capacity: .* more than spread"),
+        (["snug", "fgd"], [1, 2], None, "No policy places clearly more GPU capacity than snug; fgd comes nearest"),
+        (["best-fit"], SEEDS, None, "best-fit places 9.* % of the GPU capacity: "),
+        (["best-fit", "snug"], SEEDS, "snug", "snug places the most GPU capacity: .* more than best-fit"),
+    ],
+)
+def test_the_headline_is_honest(policies: list[str], seeds: Sequence[int], baseline: str | None, words: str) -> None:
+    (study,) = inflation_studies(inflations(policies, seeds, models=SMALL), baseline)
+    assert re.match(words, plain(inflation_sentence(study)))
+
+
+def test_equal_policies_are_said_to_be_equal() -> None:
+    same = [inflation("best-fit", 1, models=SMALL)]
+    (study,) = inflation_studies([*same, *[type(run)(**{**_fields(run), "policy": "twin"}) for run in same]])
+    assert inflation_sentence(study) == "twin and best-fit place exactly the same GPU capacity."
+
+
+def _fields(run: Any) -> dict[str, Any]:
+    return {name: getattr(run, name) for name in run.__struct_fields__}
+
+
+def test_the_headline_over_time_counts_gpu_hours() -> None:
+    (study,) = time_studies(timeds(POLICIES, SEEDS))
+    words = r"snug saves [\d.]+ GPU-hours against best-fit: \d+ stand idle while jobs wait, not \d+\."
+    assert re.fullmatch(words, plain(time_sentence(study)))
+
+
+def test_several_traces_make_one_sentence() -> None:
+    results = inflations(POLICIES, SEEDS, "a", "b", "c", models=SMALL)
+    (sentence,) = overall(inflation_studies(results), [])
+    assert re.match(r"snug places more GPU capacity than best-fit on all 3 traces: [\d.]+ to [\d.]+ %", plain(sentence))
+
+
+def test_every_number_is_in_a_table() -> None:
+    found = page(inflations(POLICIES, SEEDS, models=SMALL) + timeds(POLICIES, SEEDS))
+    for words in (
+        "GPU capacity placed at 100 % arrived",
+        "Pods without a place",
+        "Packing by GPU model, in the end",
+        "How to read this page",
+        "about 19 of 20 such intervals",
+        "Wait by tenant",
+        "8+ GPUs",
+        "no scheduler can do better",
+        "seeds",
+        "42 to 46",
+        "backfill queue",
+    ):
+        assert words in found.text, words
+    assert [attributes["data-chart"] for tag, attributes in found.tags if "data-chart" in attributes] == [
+        "allocated",
+        "fragmented",
+        "allocated",
+        "waiting",
+    ]
+
+
+def test_one_seed_says_that_there_is_no_interval() -> None:
+    found = page(inflations(POLICIES, [42], models=SMALL))
+    assert "One seed tells nothing about chance: there is no interval." in found.text
+    assert "none: one seed" in found.text
+
+
+def test_an_empty_report_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="at least one result"):
+        write_report([], tmp_path / "report.html")
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (amount(95.04, "%"), "95.0 %"),
+        (amount(1234.5, "GPU-hours"), "1,234"),
+        (amount(12, "pods"), "12"),
+        (amount(45, "s"), "45 s"),
+        (amount(5400, "s"), "90.0 min"),
+        (amount(9000, "s"), "2.5 h"),
+        (amount(259200, "s"), "3.00 d"),
+        (change(0.6, "%"), "+0.60 points"),
+        (change(-0.001, "%"), "0.00 points"),
+        (change(-21.6, "pods"), "-21.6"),
+        (change(-90, "s", 7200), "0.0 h"),
+        (change(5400, "s"), "+90.0 min"),
+        (interval(-0.1, 0.25, "%", 1), "-0.10 to +0.25 points"),
+        (count(1, "policy"), "1 policy"),
+        (count(2, "policy"), "2 policies"),
+        (seeds_of([42, 43, 44]), "42 to 44"),
+        (seeds_of([1, 5]), "1 and 5"),
+    ],
+)
+def test_numbers_are_written_for_people(said: str, text: str) -> None:
+    assert plain(said) == text
+
+
+# --- it stands alone --------------------------------------------------------------------------------------------------
+
+
+def test_the_page_needs_no_network() -> None:
+    text = render(inflations(POLICIES, SEEDS, models=SMALL), "A report")
+    for tag, attributes in Parsed(text).tags:
+        assert tag not in ("link", "img", "iframe", "object", "base"), tag
+        assert not {"src", "href", "action", "srcset"} & attributes.keys(), (tag, attributes)
+    addresses = set(re.findall(r"https?://[^\s\"')]+", text))
+    assert addresses == {"http://www.w3.org/2000/svg"}  # the name of SVG, never fetched
+    assert "url(" not in text
+    assert "default-src &#x27;none&#x27;" in text
+
+
+def test_the_same_results_make_the_same_page() -> None:
+    results = timeds(POLICIES, SEEDS)
+    assert render(results, "A report") == render(results, "A report")
+
+
+def test_five_policies_ten_seeds_and_three_traces_stay_below_400_kb(tmp_path: Path) -> None:
+    results = inflations(list(QUALITY), range(42, 52), "a", "b", "c")
+    write_report(results, tmp_path / "report.html")
+    assert (tmp_path / "report.html").stat().st_size < 400_000
+
+
+def test_the_data_holds_every_seed_and_the_maps() -> None:
+    results = inflations(POLICIES, SEEDS, models=SMALL)
+    data = page(results).data
+    (chapter,) = data["chapters"]
+    snug = chapter["measures"]["allocated_end"]["policies"]["snug"]
+    assert list(snug["by_seed"]) == [str(seed) for seed in SEEDS]
+    assert snug["difference"]["verdict"] == "better"
+    cells = chapter["maps"]["snug"]
+    milli = [cells["levels"][at] for at in base64.b64decode(cells["gpus"])]
+    assert cells["seed"] == 42
+    assert milli == [given for node in inflation("snug", 42, models=SMALL).map for given in node.gpus]
+    assert len(data["clusters"]) == 1
+    assert sum(data["clusters"][0]["gpus_of"]) == len(milli) == chapter["gpus"]
+
+
+def test_traces_on_the_same_nodes_share_their_names() -> None:
+    data = page(inflations(POLICIES, [1], "a", "b", models=SMALL) + timeds(POLICIES, [1])).data
+    assert [chapter["cluster"] for chapter in data["chapters"]] == [0, 0, 0]
+    assert len(data["clusters"]) == 1
+
+
+def test_a_map_with_too_many_fillings_is_rounded_but_empty_and_full_stay_so() -> None:
+    every = list(range(1001))
+    found = maps.cells([NodeMap("n", "T4", every)])
+    read = [found["levels"][at] for at in base64.b64decode(found["gpus"])]
+    assert (read[0], read[1], read[999], read[1000]) == (0, 1, 999, 1000)
+    assert all(abs(milli - shown) < 4 for milli, shown in zip(every, read, strict=True))
+
+
+def test_bands_of_the_table_beside_a_map() -> None:
+    node = NodeMap("n", "T4", [0, 1, 249, 250, 499, 500, 750, 999, 1000])
+    assert maps.by_band([node]) == {"T4": [1, 2, 2, 1, 2, 1]}
+
+
+# --- no name can break it ---------------------------------------------------------------------------------------------
+
+
+def hostile() -> list[Result]:
+    models = {HOSTILE: (2, 4)}
+    placed = inflations(["best-fit", HOSTILE], [1, 2], HOSTILE, models=models)
+    waited = [timed(policy, 1, HOSTILE, models) for policy in ("best-fit", HOSTILE)]
+    return [*placed, *waited]
+
+
+def test_hostile_names_stay_text() -> None:
+    usual = page(inflations(["best-fit", "snug"], [1, 2], models={"T4": (2, 4)}) + timeds(["best-fit", "snug"], [1]))
+    found = page(hostile(), title=HOSTILE)
+    assert [tag for tag, _ in found.tags].count("script") == [tag for tag, _ in usual.tags].count("script") == 2
+    assert {tag for tag, _ in found.tags} == {tag for tag, _ in usual.tags}
+    assert {key for _, attributes in found.tags for key in attributes} == {
+        key for _, attributes in usual.tags for key in attributes
+    }
+    assert found.blocks[""] == usual.blocks[""]  # our script, unchanged
+    assert found.data["chapters"][0]["trace"] == HOSTILE
+    assert HOSTILE in found.text.replace("\u2060", "")
+
+
+# --- a browser draws it -----------------------------------------------------------------------------------------------
+
+
+def browser() -> str:
+    names = [os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome"]
+    found = next((path for name in names if name and (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip("no browser: install chromium, or say where it is with CHROMIUM=…")
+    return found
+
+
+def test_looking_for_a_browser_never_fails_the_build() -> None:
+    script = Path(__file__).parent.parent.parent / ".ci" / "chromium"
+    nothing = {"PATH": "/nonexistent"}  # neither a browser nor a package manager
+    done = subprocess.run(["/bin/sh", str(script)], capture_output=True, text=True, env=nothing, check=True)
+    assert done.stdout == "No chromium here: the browser test will be skipped\n"
+
+
+def opened(path: Path, profile: Path) -> Parsed:
+    """The page after its scripts have run."""
+    quiet = "--disable-background-networking --disable-component-update --disable-sync --no-first-run --disable-gpu"
+    command = [browser(), "--headless", "--no-sandbox", *quiet.split(), f"--user-data-dir={profile}"]
+    command += ["--virtual-time-budget=5000", "--window-size=1200,900", "--dump-dom", path.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
+    return Parsed(done.stdout)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("results", "ready"),
+    [
+        # a curve per policy in each of two charts, a map per policy
+        (inflations(POLICIES, SEEDS), "charts:6 maps:3"),
+        (inflations(POLICIES, SEEDS, "a", "b", models=SMALL) + timeds(POLICIES, SEEDS), "charts:18 maps:9"),
+        (inflations(["alone"], [1], models=SMALL), "charts:2 maps:1"),
+        ([inflation("short", 1, models=SMALL, last=0)], "charts:0 maps:1"),
+        (hostile(), "charts:8 maps:4"),
+    ],
+    ids=["one trace", "both modes", "one policy", "no curve", "hostile names"],
+)
+def test_a_browser_draws_every_chart_without_an_error(tmp_path: Path, results: list[Result], ready: str) -> None:
+    write_report(results, tmp_path / "report.html", title="A report")
+    found = opened(tmp_path / "report.html", tmp_path / "profile")
+    root = next(attributes for tag, attributes in found.tags if tag == "html")
+    assert root.get("data-errors") is None
+    assert root.get("data-ready") == ready
+    curves = [attributes for tag, attributes in found.tags if tag == "path" and "curve" in (attributes["class"] or "")]
+    assert all(re.fullmatch(r"M[\d.,L-]+", attributes["d"] or "") for attributes in curves)
+
+
+@pytest.mark.slow
+def test_the_page_notices_its_own_errors(tmp_path: Path) -> None:
+    """Else the test above would prove nothing."""
+    text = render(inflations(["alone"], [1], models=SMALL), "A report")
+    (tmp_path / "report.html").write_text(text.replace('"curves":', '"kurves":'), encoding="utf-8")
+    found = opened(tmp_path / "report.html", tmp_path / "profile")
+    root = next(attributes for tag, attributes in found.tags if tag == "html")
+    assert "TypeError" in (root.get("data-errors") or "")
+    assert root.get("data-ready") is None

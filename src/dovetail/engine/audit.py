@@ -31,7 +31,22 @@ from dovetail.engine.state import (
     POD_STATE,
 )
 from dovetail.model.pod import ContainerKind
-from dovetail.policies.rows import CARD_MEMORY, COMPUTE, IN_USE, MOST_MEMORY_FREE, Ints, Rows
+from dovetail.policies.rows import (
+    CARD_MEMORY,
+    CARDS,
+    COMPUTE,
+    CORDONED,
+    FLAGS,
+    IN_USE,
+    MOST_MEMORY_FREE,
+    QUARANTINED,
+    SIZE,
+    SLOTS,
+    UNHEALTHY,
+    UNUSABLE,
+    Ints,
+    Rows,
+)
 
 
 def validate(ledger: Ledger) -> None:
@@ -44,13 +59,14 @@ def validate(ledger: Ledger) -> None:
 def contradictions(ledger: Ledger) -> Iterator[str]:
     rows, pod = ledger.rows, ledger.book.pod
     used, scored = np.zeros_like(rows.used), np.zeros_like(rows.scored)
-    held, peers = np.zeros_like(rows.held), np.zeros_like(rows.peers)
+    held, peers, hosts = np.zeros_like(rows.held), np.zeros_like(rows.peers), np.zeros_like(rows.hosts)
     wants = ledger.state().wants
     owners, entries = {held.slot for held in ledger.pods.values()}, 0
     for slot in range(len(pod)):
         if pod[slot, POD_STATE] == FREE:
             continue
         row, shape, owner = (int(pod[slot, n]) for n in (POD_ROW, POD_SHAPE, POD_OWNER))
+        hosts[row, wants.shape[shape, SIZE]] += 1
         used[row] += wants.need[shape, : used.shape[1]]
         scored[row] += wants.scored[shape]
         if owner != NONE and ledger.book.peer_row[owner] != NONE:
@@ -61,12 +77,16 @@ def contradictions(ledger: Ledger) -> Iterator[str]:
             held[row, card] += peak
         if slot not in owners:
             yield f"pod slot {slot} belongs to nobody"
+    free, left, most = _free(rows)
     for name, mine, theirs in (
         ("resources", used, rows.used),
         ("scored resources", scored, rows.scored),
         ("cards", held, rows.held),
         ("sums over cards", held.sum(axis=1), rows.sums[:, IN_USE:MOST_MEMORY_FREE]),
-        ("what cards have left", _most_free(rows), rows.sums[:, MOST_MEMORY_FREE:]),
+        ("what cards have left", free, rows.free),
+        ("parts of cards left", left, rows.left),
+        ("what the emptiest cards have left", most, rows.sums[:, MOST_MEMORY_FREE:]),
+        ("pods by size", hosts, rows.hosts),
         ("pods per owner", peers, rows.peers),
     ):
         if not np.array_equal(mine, theirs):
@@ -93,10 +113,16 @@ def over_allocated(ledger: Ledger) -> list[str]:
     return found
 
 
-def _most_free(rows: Rows) -> Ints:
-    """[node, 2]: memory and compute of the card that has most of it left."""
-    free: Ints = (rows.card[:, :, :3] - rows.held).max(axis=1)[:, [CARD_MEMORY, COMPUTE]]
-    return np.maximum(free, 0)
+def _free(rows: Rows) -> tuple[Ints, Ints, Ints]:
+    """What cards have left, in their units and in milli of the card, and of the emptiest of each node."""
+    size, held = rows.card[:, :, :3], rows.held
+    there = np.arange(size.shape[1]) < rows.fact[:, CARDS, None]
+    open_ = there & (rows.card[:, :, FLAGS] & (UNHEALTHY | CORDONED | QUARANTINED) == 0) & (held < size)[:, :, SLOTS]
+    free = np.where(open_[:, :, None], size - held, UNUSABLE)[:, :, [COMPUTE, CARD_MEMORY]]
+    parts = np.where(held > 0, (size - held) * 1000 // np.maximum(size, 1), 1000)[:, :, [CARD_MEMORY, COMPUTE]]
+    left = np.where(open_, np.maximum(parts.min(axis=2), 0), 0)
+    most = np.maximum(free.max(axis=1)[:, ::-1], 0)
+    return np.where(there[:, :, None], free, rows.free), np.where(there, left, rows.left), most
 
 
 def _chain(ledger: Ledger, slot: int) -> Iterator[Ints]:

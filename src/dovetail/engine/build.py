@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail.engine import kernel_book, kernel_choose, kernel_place
+from dovetail.engine import kernel_book, kernel_choose, kernel_joint, kernel_place
 from dovetail.engine.state import (
     STYLE_ALONE,
     STYLE_FIELDS,
@@ -35,6 +35,16 @@ LONGEST_CHAIN = 4
 Hooks = Mapping[str, Callable[..., Any]]
 _KEY_HOOKS = ("key_first", "key_second", "key_third", "key_fourth")
 
+# A joint policy orders and chooses cards itself; first-fit is the order in which it sees them.
+JOINT_CHAIN = ("first-fit",)
+JOINT_HOOKS: Hooks = {
+    "look": kernel_joint.look_jointly,
+    "refresh_scores": kernel_joint.no_scores,
+    "second_look": kernel_joint.no_second_look,
+    "choose_all": kernel_joint.choose_jointly,
+    "choose_set": kernel_joint.choose_set_jointly,
+}
+
 
 class Kernel(NamedTuple):
     """What a profile runs."""
@@ -52,7 +62,7 @@ class Lens(NamedTuple):
     choose_all: Callable[..., int]
     node_refusal: Callable[..., int]
     order_cards: Callable[..., int]
-    node_score: Callable[..., float]
+    points: Callable[[State, int, int, Ints], float]  # of a node that fits: state, row, shape, arguments
 
 
 class BookKeeping(NamedTuple):
@@ -90,9 +100,16 @@ class Builder:
                 self.specialise(kernel_choose.choose_all, hooks),
                 self.specialise(kernel_choose.node_refusal, hooks),
                 self.specialise(kernel_choose.order_cards, hooks),
-                hooks["node_score"],
+                self._points(profile, hooks, style),
             )
         return self._lenses[key]
+
+    def _points(self, profile: Profile, hooks: Hooks, style: Ints) -> Callable[[State, int, int, Ints], float]:
+        score = NODE_POLICIES[profile.node].score
+        if score is not None:
+            return lambda state, i, s, args: score(state.rows, i, state.wants, s, args)
+        joint = self.specialise(kernel_joint.points_of, hooks)
+        return lambda state, i, s, args: joint(state, i, s, style)
 
     def book_keeping(self) -> BookKeeping:
         if not self.compiled:
@@ -143,8 +160,13 @@ def builder(compiled: bool, on_disk: bool = False) -> Builder:
 
 def profile_hooks(profile: Profile) -> tuple[dict[str, Callable[..., Any]], Ints]:
     """Everything a profile puts into the kernel: functions, and its style as data."""
-    hooks, style = device_hooks(profile.device)
     node = NODE_POLICIES[profile.node]
+    if node.offer is not None:
+        hooks, style = device_hooks(JOINT_CHAIN)
+        style[STYLE_SET] = True
+        return hooks | dict(JOINT_HOOKS) | {"offer": node.offer}, style
+    assert node.score is not None
+    hooks, style = device_hooks(profile.device)
     style[STYLE_SIGN] = -1 if node.lowest_wins else 1
     return hooks | {"node_score": node.score}, style
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import overload
 
+import numpy as np
+
 from dovetail.engine.state import NONE
 from dovetail.model.decision import Decision, Share
 from dovetail.model.reason import Reason
@@ -16,7 +18,7 @@ Names = tuple[str, tuple[str, ...]]  # a node and its cards' UUIDs
 class Decisions(Sequence[Decision]):
     """A sequence of decisions over the kernel's own output. Nothing in it changes afterwards."""
 
-    __slots__ = ("_generation", "_names", "_starts", "reasons", "rows", "taken", "uids")
+    __slots__ = ("generation", "names", "reasons", "rows", "starts", "taken", "uids")
 
     def __init__(
         self,
@@ -29,8 +31,8 @@ class Decisions(Sequence[Decision]):
         generation: int,
     ) -> None:
         self.uids, self.rows, self.reasons = uids, rows, reasons  # rows: NONE where the pod stays pending
-        self.taken, self._starts = taken, starts  # cards of pod n from taken[starts[n]] on
-        self._names, self._generation = names, generation  # names by row
+        self.taken, self.starts = taken, starts  # cards of pod n from taken[starts[n]] on
+        self.names, self.generation = names, generation  # names by row
 
     def __len__(self) -> int:
         return len(self.uids)
@@ -56,15 +58,35 @@ class Decisions(Sequence[Decision]):
 
     def cards(self, n: int) -> Ints:
         """Lines of `taken` that are pod n's."""
-        following = self._starts[n + 1] if n + 1 < len(self._starts) else len(self.taken)
-        return self.taken[self._starts[n] : following]
+        following = self.starts[n + 1] if n + 1 < len(self.starts) else len(self.taken)
+        return self.taken[self.starts[n] : following]
 
     def _make(self, n: int) -> Decision:
         row = self.rows.item(n)
         if row == NONE:
-            return Decision(self.uids[n], None, (), Reason(self.reasons.item(n)), self._generation)
-        name, uuids = self._names[row]
-        return Decision(self.uids[n], name, shares_of(uuids, self.cards(n)), Reason.OK, self._generation)
+            return Decision(self.uids[n], None, (), Reason(self.reasons.item(n)), self.generation)
+        name, uuids = self.names[row]
+        return Decision(self.uids[n], name, shares_of(uuids, self.cards(n)), Reason.OK, self.generation)
+
+
+def joined(parts: Sequence[Sequence[Decision]]) -> Sequence[Decision]:
+    """One after another; as arrays where they are arrays. Nodes keep their rows, so the last names serve all."""
+    filled = [part for part in parts if part]
+    if len(filled) == 1:
+        return filled[0]
+    whole = [part for part in filled if isinstance(part, Decisions)]
+    if not whole or len(whole) < len(filled):
+        return [decision for part in filled for decision in part]
+    offsets = np.cumsum([0, *(len(part.taken) for part in whole[:-1])])
+    return Decisions(
+        [uid for part in whole for uid in part.uids],
+        np.concatenate([part.rows for part in whole]),
+        whole[-1].names,
+        np.concatenate([part.reasons for part in whole]),
+        np.concatenate([part.starts + offset for part, offset in zip(whole, offsets, strict=True)]),
+        np.concatenate([part.taken for part in whole]),
+        whole[-1].generation,
+    )
 
 
 def shares_of(uuids: Sequence[str], taken: Ints) -> tuple[Share, ...]:

@@ -81,8 +81,8 @@ class _Look:
         peers = self.ledger.peers(self.ledger.owner(pod)) if policy.counts_owner else NOBODY
         self.shape = scheduler.intern.shape(pod, peers)
         self.ledger.make_room(0, sum(ask.count for container in pod.containers for ask in container.asks))
-        self.state = self.ledger.state()
         self.lens: Lens = scheduler.lens(pod.profile)
+        self.state = self.ledger.state()
         self.draw = scheduler.requests.draw(pod.key)
         self.args: Ints = scheduler.requests.arguments(pod.profile.node)
         self.args[DRAW] = self.draw
@@ -109,7 +109,7 @@ class _Look:
         counted = tally(self.state, self.lens, row, self.shape, self.quota, self.draw, self.ledger.devices(row))
         if counted is not None:
             return self._by_cards(node, counted)
-        score = float(self.lens.node_score(rows, row, wants, self.shape, self.args))
+        score = float(self.lens.points(self.state, row, self.shape, self.args))
         return Verdict(node.name, Reason.OK, score, sentence(Reason.OK), "")
 
     def _static(self, node: Node, reason: Reason) -> str:

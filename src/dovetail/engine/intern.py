@@ -15,11 +15,22 @@ from dovetail.model.node import BASE_RESOURCES
 from dovetail.model.node import PODS as PODS_NAME
 from dovetail.model.pod import DeviceRules, Pod
 from dovetail.policies.rows import (
+    ACCEPTED_BITS,
+    ASK_COMPUTE,
+    ASK_COUNT,
     ASK_FIELDS,
+    ASK_PERCENT,
+    FOUR_CARDS,
+    LAST_KIND_BIT,
+    MORE_CARDS,
+    NO_CARD,
     NO_PERCENT,
+    ONE_CARD,
+    PART_OF_A_CARD,
     PODS,
     RULE_FIELDS,
     SHAPE_FIELDS,
+    TWO_CARDS,
     Wants,
 )
 
@@ -92,6 +103,8 @@ class Interner:
         accepted = grown(self.wants.kind_ok, 1, new + 1)
         for n, rules in enumerate(self._rules):
             accepted[n, new] = _accepts(rules, key)
+            if accepted[n, new]:
+                self.wants.rule[n, ACCEPTED_BITS] |= kind_bit(new)
         self.wants = self.wants._replace(kind_ok=accepted)
         return new
 
@@ -139,7 +152,7 @@ class Interner:
         for column, amount in need:
             wants.need[n, column] = amount
         wants.scored[n] = scored
-        wants.shape[n] = (first, last, owner, slots, compute, memory)
+        wants.shape[n] = (first, last, owner, slots, compute, memory, _size(asks))
         if asks:
             wants.ask[first:last] = asks
         self._ask_count = last
@@ -160,12 +173,27 @@ class Interner:
             uuids=grown(wants.uuids, 0, end),
         )
         wants.uuids[start:end] = lists[0] + lists[1]
-        wants.rule[n] = (start, middle, middle, end, rules.numa_bind)
+        bits = 0
         for kind, key in enumerate(self.kinds):
             wants.kind_ok[n, kind] = _accepts(rules, key)
+            bits |= kind_bit(kind) if wants.kind_ok[n, kind] else 0
+        wants.rule[n] = (start, middle, middle, end, rules.numa_bind, bits)
         self._uuid_count = end
         self.wants = wants
         return n
+
+
+def kind_bit(kind: int) -> int:
+    return 1 << min(kind, LAST_KIND_BIT)
+
+
+def _size(asks: tuple[tuple[int, ...], ...]) -> int:
+    """By the cards of all containers together; anything less than a whole card is a part."""
+    cards = sum(ask[ASK_COUNT] for ask in asks)
+    if cards <= 1:
+        whole = all(ask[ASK_COMPUTE] >= WHOLE_COMPUTE or ask[ASK_PERCENT] == 100 for ask in asks)
+        return NO_CARD if cards == 0 else ONE_CARD if whole else PART_OF_A_CARD
+    return TWO_CARDS if cards == 2 else FOUR_CARDS if cards <= 4 else MORE_CARDS
 
 
 def capacity(amount: int) -> int:

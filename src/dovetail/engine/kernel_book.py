@@ -5,6 +5,8 @@ While a transaction is open every change first copies the old row into the journ
 
 from __future__ import annotations
 
+import numpy as np
+
 from dovetail.engine.state import (
     ENTRY_CARD,
     ENTRY_COMPUTE,
@@ -40,15 +42,25 @@ from dovetail.policies.rows import (
     CARD_MEMORY,
     CARDS,
     COMPUTE,
+    CORDONED,
+    FLAGS,
+    FREE_COMPUTE,
+    FREE_MEMORY,
     IN_USE,
     MOST_COMPUTE_FREE,
     MOST_MEMORY_FREE,
+    QUARANTINED,
+    SIZE,
     SLOTS,
+    UNHEALTHY,
+    UNUSABLE,
     Ints,
     Rows,
 )
 
 _INIT = 0  # ContainerKind.INIT
+_WHOLE = 1000
+_OUT_OF_USE = UNHEALTHY | CORDONED | QUARANTINED
 
 
 def touch(state: State, i: int) -> None:
@@ -132,14 +144,36 @@ def peak_use(state: State, slot: int, work: Scratch) -> None:
         at = entry[at, ENTRY_NEXT]
 
 
+def note_card(rows: Rows, i: int, d: int) -> None:
+    """What one card has left."""
+    card, held = rows.card, rows.held
+    if card[i, d, FLAGS] & _OUT_OF_USE or held[i, d, SLOTS] >= card[i, d, SLOTS]:
+        rows.free[i, d, FREE_COMPUTE], rows.free[i, d, FREE_MEMORY], rows.left[i, d] = UNUSABLE, UNUSABLE, 0
+        return
+    compute, memory = card[i, d, COMPUTE] - held[i, d, COMPUTE], card[i, d, CARD_MEMORY] - held[i, d, CARD_MEMORY]
+    rows.free[i, d, FREE_COMPUTE], rows.free[i, d, FREE_MEMORY] = compute, memory
+    left: Int = np.int64(_WHOLE)
+    if held[i, d, COMPUTE] > 0:
+        left = min(left, compute * _WHOLE // max(1, card[i, d, COMPUTE]))
+    if held[i, d, CARD_MEMORY] > 0:
+        left = min(left, memory * _WHOLE // max(1, card[i, d, CARD_MEMORY]))
+    rows.left[i, d] = max(0, left)
+
+
 def note_most_free(rows: Rows, i: int) -> None:
     """What the emptiest cards have left: enough to refuse most requests without looking at any card."""
     memory, compute = 0, 0
     for d in range(rows.fact[i, CARDS]):
-        memory = max(memory, rows.card[i, d, CARD_MEMORY] - rows.held[i, d, CARD_MEMORY])
-        compute = max(compute, rows.card[i, d, COMPUTE] - rows.held[i, d, COMPUTE])
+        memory = max(memory, rows.free[i, d, FREE_MEMORY])
+        compute = max(compute, rows.free[i, d, FREE_COMPUTE])
     rows.sums[i, MOST_MEMORY_FREE] = memory
     rows.sums[i, MOST_COMPUTE_FREE] = compute
+
+
+def note_all_cards(rows: Rows, i: int) -> None:
+    for d in range(rows.fact[i, CARDS]):
+        note_card(rows, i, d)
+    note_most_free(rows, i)
 
 
 def charge(state: State, slot: int, sign: int) -> None:
@@ -162,7 +196,9 @@ def charge(state: State, slot: int, sign: int) -> None:
             rows.held[i, d, k] += sign * work.peak[d, k]
             rows.sums[i, IN_USE + k] += sign * work.peak[d, k]
             work.peak[d, k] = 0  # a card named twice counts once
+        note_card(rows, i, d)
         at = book.entry[at, ENTRY_NEXT]
+    rows.hosts[i, state.wants.shape[s, SIZE]] += sign
     note_most_free(rows, i)
     touch(state, i)
 
@@ -204,6 +240,7 @@ def remember(state: State, slot: int) -> None:
     copy_row(journal.scored, n, rows.scored, i)
     copy_cards(journal.held, n, rows.held, i)
     copy_row(journal.sums, n, rows.sums, i)
+    copy_row(journal.hosts, n, rows.hosts, i)
     state.heads[JOURNAL_LENGTH] = n + 1
 
 
@@ -216,6 +253,8 @@ def roll_back(state: State, start: int) -> None:
         copy_row(rows.scored, i, journal.scored, n)
         copy_cards(rows.held, i, journal.held, n)
         copy_row(rows.sums, i, journal.sums, n)
+        copy_row(rows.hosts, i, journal.hosts, n)
+        note_all_cards(rows, i)
         owner = book.pod[slot, POD_OWNER]
         if journal.line[n, LINE_PEER_ROW] != NONE:
             rows.peers[journal.line[n, LINE_PEER_ROW], i] = journal.line[n, LINE_PEERS]

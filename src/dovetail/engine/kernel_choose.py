@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.engine.kernel_fit import ask_refusal, card_refusal, memory_on, node_shortage
+from dovetail.engine.kernel_fit import ask_refusal, card_refusal, node_shortage
 from dovetail.engine.state import (
     KEYS,
     NONE,
@@ -21,7 +21,9 @@ from dovetail.engine.state import (
     Scratch,
 )
 from dovetail.model.reason import Reason
+from dovetail.policies.cards import memory_on
 from dovetail.policies.rows import (
+    ACCEPTED_BITS,
     ASK_COMPUTE,
     ASK_CONTAINER,
     ASK_COUNT,
@@ -35,6 +37,7 @@ from dovetail.policies.rows import (
     COMPUTE,
     FIRST_ASK,
     INDEX,
+    KIND_BITS,
     LAST_ASK,
     MOST_COMPUTE_FREE,
     MOST_MEMORY_FREE,
@@ -54,15 +57,26 @@ from dovetail.policies.rows import (
 
 _INIT = 0  # ContainerKind.INIT
 _TOO_FEW_FIT = int(Reason.CARDS_TOO_FEW_FIT)
-_MEMORY, _COMPUTE = int(Reason.CARD_MEMORY), int(Reason.CARD_COMPUTE)
+_MEMORY, _COMPUTE, _TYPE = int(Reason.CARD_MEMORY), int(Reason.CARD_COMPUTE), int(Reason.CARD_TYPE)
 
 
 def no_key(card: Card) -> float:
     return 0.0
 
 
-def no_set(rows: Rows, i: int, fitting: Ints, fits: int, count: int, chosen: Ints, room: Ints) -> None:
-    for n in range(count):
+def no_set(
+    rows: Rows,
+    i: int,
+    wants: Wants,
+    s: int,
+    a: int,
+    held: Ints,
+    fitting: Ints,
+    fits: int,
+    chosen: Ints,
+    room: Ints,
+) -> None:
+    for n in range(wants.ask[a, ASK_COUNT]):
         chosen[n] = fitting[n]
 
 
@@ -191,9 +205,9 @@ def choose(
         got = collect(rows, wants, i, a, held, left, style, start, stop, work)
         if got >= count:
             if got == count:
-                no_set(rows, i, work.fitting, got, count, work.chosen, work.room)
+                no_set(rows, i, wants, s, a, held, work.fitting, got, work.chosen, work.room)
             else:
-                choose_set(rows, i, work.fitting, got, count, work.chosen, work.room)
+                choose_set(rows, i, wants, s, a, held, work.fitting, got, work.chosen, work.room)
             total = closeness(rows, i, work.chosen, count) if style[STYLE_SET] else 0
             if total > best:
                 best = total
@@ -281,6 +295,8 @@ def no_card_left(rows: Rows, wants: Wants, i: int, s: int) -> int:
     first = wants.shape[s, FIRST_ASK]
     if first == wants.shape[s, LAST_ASK] or rows.sums[i, SLOTS] == 0:
         return 0
+    if rows.fact[i, KIND_BITS] & wants.rule[wants.ask[first, ASK_RULE], ACCEPTED_BITS] == 0:
+        return _TYPE
     if wants.ask[first, ASK_PERCENT] == NO_PERCENT and wants.ask[first, ASK_MEMORY] > rows.sums[i, MOST_MEMORY_FREE]:
         return _MEMORY
     return _COMPUTE if wants.ask[first, ASK_COMPUTE] > rows.sums[i, MOST_COMPUTE_FREE] else 0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dovetail.model.reason import Reason
+from dovetail.policies.cards import memory_on
 from dovetail.policies.rows import (
     ASK_COMPUTE,
     ASK_COUNT,
-    ASK_MEMORY,
     ASK_PERCENT,
     ASK_RULE,
     ASK_VENDOR,
@@ -106,14 +106,6 @@ def ask_refusal(rows: Rows, wants: Wants, i: int, a: int) -> int:
     if flags & STOCK and not whole:
         return _WHOLE_CARDS_ONLY
     return _TOO_FEW_CARDS if wants.ask[a, ASK_COUNT] > cards else 0
-
-
-def memory_on(rows: Rows, wants: Wants, i: int, d: int, a: int) -> int:
-    """MiB this ask takes of this card; a percentage is cut to whole MiB as HAMi does."""
-    percent = wants.ask[a, ASK_PERCENT]
-    if percent >= 0:
-        return int(rows.card[i, d, CARD_MEMORY] * percent // 100)
-    return int(wants.ask[a, ASK_MEMORY])
 
 
 def uuid_accepted(wants: Wants, rule: int, uuid: int) -> bool:

@@ -109,10 +109,17 @@ def first_look(state: State, mask: int, s: int, i: int) -> int:
     return int(refused) if refused != 0 else no_card_left(state.rows, state.wants, i, s)
 
 
-def look_at_all(state: State, mask: int, s: int, u: int, v: int) -> None:
+def look(state: State, batch: Batch, k: int, u: int, v: int, i: int) -> float:
+    """Is row i a candidate, and what is it worth? Its score is up to date."""
+    code = first_look(state, batch.mask[k], batch.shape[k], i)
+    state.vectors.refused[v, i] = code
+    return state.vectors.score[u, i] if code == 0 else NEVER
+
+
+def look_at_all(state: State, batch: Batch, k: int, u: int, v: int) -> None:
     vectors, rank = state.vectors, state.rows.rank
     for i in range(state.size):
-        vectors.refused[v, i] = first_look(state, mask, s, i)
+        look(state, batch, k, u, v, i)
     for i in range(state.size, vectors.refused.shape[1]):
         vectors.refused[v, i] = INACTIVE
     for block in range(vectors.best.shape[1]):
@@ -121,10 +128,10 @@ def look_at_all(state: State, mask: int, s: int, u: int, v: int) -> None:
         find_leader(vectors, rank, v, quarter)
 
 
-def look_at_moved(state: State, mask: int, s: int, u: int, v: int, start: int, end: int) -> None:
+def look_at_moved(state: State, batch: Batch, k: int, u: int, v: int, start: int, end: int) -> None:
     """Rows that the log names from `start` to `end` may fit again; find the best of the blocks they spoil."""
     vectors, rank = state.vectors, state.rows.rank
-    score, refused, best, high = vectors.score, vectors.refused, vectors.best, vectors.high
+    best, high = vectors.best, vectors.high
     leader, most = vectors.leader, vectors.most
     log, stamp, length = vectors.log, vectors.stamp, len(vectors.log)
     spoilt, count = vectors.spoilt, 0
@@ -132,9 +139,8 @@ def look_at_moved(state: State, mask: int, s: int, u: int, v: int, start: int, e
         i = log[n % length]
         if stamp[i] != n:  # it moves again later
             continue
-        refused[v, i] = first_look(state, mask, s, i)
+        points = look(state, batch, k, u, v, i)
         block = i // BLOCK
-        points = score[u, i] if refused[v, i] == 0 else NEVER
         if best[v, block] == i and points < high[v, block]:  # the best got worse: another may be better now
             spoilt[count] = block
             count += 1
@@ -160,9 +166,9 @@ def catch_up(state: State, batch: Batch, k: int, u: int, v: int) -> None:
     vectors, end = state.vectors, state.heads[LOG_LENGTH]
     seen = vectors.seen[v]
     if v == FRESH or seen == NONE or end - seen > min(len(vectors.log), 2 * state.size):
-        look_at_all(state, batch.mask[k], batch.shape[k], u, v)
+        look_at_all(state, batch, k, u, v)
     else:
-        look_at_moved(state, batch.mask[k], batch.shape[k], u, v, seen, end)
+        look_at_moved(state, batch, k, u, v, seen, end)
     vectors.seen[v] = end
 
 
@@ -177,15 +183,21 @@ def best_block(vectors: Vectors, rank: Ints, v: int) -> int:
     return int(found)
 
 
+def second_look(state: State, batch: Batch, k: int, i: int) -> int:
+    """Why the best candidate does not fit after all, or 0: now its cards are looked at one by one."""
+    rows, wants, draw = state.rows, state.wants, batch.draw[k]
+    return node_refusal(rows, wants, i, batch.shape[k], batch.style, batch.quota, draw, state.scratch)
+
+
 def best_row(state: State, batch: Batch, k: int, u: int, v: int) -> int:
     """The best row that fits, or NONE. Rows on top that do not fit are put aside until they move."""
-    vectors, rank, s = state.vectors, state.rows.rank, batch.shape[k]
+    vectors, rank = state.vectors, state.rows.rank
     while True:
         block = best_block(vectors, rank, v)
         top = vectors.best[v, block]
         if top == NONE:
             return NONE
-        code = node_refusal(state.rows, state.wants, top, s, batch.style, batch.quota, batch.draw[k], state.scratch)
+        code = second_look(state, batch, k, top)
         if code == 0:
             return int(top)
         vectors.refused[v, top] = code

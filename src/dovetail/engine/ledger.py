@@ -15,8 +15,8 @@ import numpy as np
 from dovetail.engine.build import BookKeeping
 from dovetail.engine.decisions import Decisions, Names, shares_of
 from dovetail.engine.holders import NEVER, Holders
-from dovetail.engine.intern import LARGEST, NOBODY, Interner, capacity
-from dovetail.engine.kernel_book import add_entry, new_pod, note_most_free, peak_use
+from dovetail.engine.intern import LARGEST, NOBODY, Interner, capacity, kind_bit
+from dovetail.engine.kernel_book import add_entry, new_pod, note_all_cards, peak_use
 from dovetail.engine.state import (
     ALLOCATED,
     ENTRY_CARD,
@@ -56,6 +56,7 @@ from dovetail.policies.rows import (
     FLAGS,
     INDEX,
     KIND,
+    KIND_BITS,
     MIG_CARD,
     MIG_NODE,
     NODE_FLAGS,
@@ -201,21 +202,21 @@ class Ledger:
                 self.book.entry[entry, ENTRY_CARD] = column[share.uuid]
                 entry = self.book.entry[entry, ENTRY_NEXT]
             self._keeper.charge(self.state(), slot, 1)
-        note_most_free(self.rows, row)
+        note_all_cards(self.rows, row)
         self.storage.touch(row)
 
     def _write_capacity(self, row: int, node: Node, active: bool) -> None:
         columns = [self.intern.columns(name) for name in node.allocatable]
         self.storage.fit_columns()
         rows = self.rows
-        for field in (rows.cap, rows.used, rows.scored, rows.card, rows.held, rows.sums, rows.link):
+        for field in (rows.cap, rows.used, rows.scored, rows.card, rows.held, rows.sums, rows.hosts, rows.link):
             field[row] = 0
         rows.peers[:, row] = 0
         for column, amount in zip(columns, node.allocatable.values(), strict=True):
             rows.cap[row, column] = capacity(amount)
         flags = (ACTIVE if active else 0) | (MIG_NODE if node.mig else 0)
         rows.fact[row, NODE_FLAGS] = flags | (STOCK if node.enforcer is Enforcer.STOCK else 0)
-        rows.fact[row, CARDS] = len(self.devices(row))
+        rows.fact[row, CARDS], rows.fact[row, KIND_BITS] = len(self.devices(row)), 0
         for x, scores in enumerate(node.links):
             for y, score in enumerate(scores):
                 if x != y and x < len(node.devices) and y < len(node.devices):
@@ -226,6 +227,7 @@ class Ledger:
         vendor = self.intern.vendors(device.vendor)
         card[SLOTS], card[CARD_MEMORY] = capacity(device.slots), capacity(device.memory_mib)
         card[COMPUTE] = capacity(device.compute_milli)
+        self.rows.fact[row, KIND_BITS] |= kind_bit(self.intern.kind(device))
         card[VENDOR], card[KIND] = vendor, self.intern.kind(device)
         card[UUID], card[NUMA], card[INDEX] = self.intern.uuids(device.uuid), device.numa, device.index
         card[FLAGS] = (

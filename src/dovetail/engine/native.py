@@ -94,11 +94,15 @@ def table_of(tuple_class: Any, dimensions: dict[str, int]) -> Table:
 
 TABLES: dict[Any, Table] = {}
 AXES: tuple[tuple[Any, str], ...] = (  # how many dimensions each array has
-    (Rows, "cap 2 used 2 scored 2 card 3 held 3 sums 2 fact 2 rank 1 link 3 peers 2 enforced 1"),
+    (
+        Rows,
+        "cap 2 used 2 scored 2 card 3 held 3 sums 2 free 3 left 2 hosts 2 fact 2 rank 1 link 3 peers 2"
+        " enforced 1 outlook 1",
+    ),
     (Wants, "need 2 scored 2 shape 2 ask 2 rule 2 kind_ok 2 uuids 1"),
     (Book, "pod 2 entry 2 peer_row 1"),
     (Vectors, "score 2 scored 1 refused 2 best 2 high 2 leader 2 most 2 seen 1 log 1 stamp 1 spoilt 1 stale 1"),
-    (Journal, "line 2 used 2 scored 2 held 3 sums 2"),
+    (Journal, "line 2 used 2 scored 2 held 3 sums 2 hosts 2"),
     (
         Scratch,
         "run 2 trial 2 peak 2 left 2 order 1 fitting 1 chosen 1 best 1 keys 2 picked 2 counts 1 room 2",
@@ -181,7 +185,7 @@ INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def compile_function(function: Any, cache: bool) -> Any:
-    settings = SETTINGS if function.__module__ == __name__ else SETTINGS | INNER
+    settings = SETTINGS if function.__name__.endswith("_entry") else SETTINGS | INNER
     return numba.njit(cache=cache, **settings)(function)
 
 

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from dovetail.engine.build import Kernel, Lens, builder
+from dovetail.engine.decisions import joined
 from dovetail.engine.intern import Interner
 from dovetail.engine.ledger import Ledger
 from dovetail.engine.observe import observe
+from dovetail.engine.outlook import Outlook
 from dovetail.engine.queue import ALWAYS, WaitingRoom
 from dovetail.engine.quota import Quotas
 from dovetail.engine.requests import Requests, Signature
@@ -35,6 +37,7 @@ from dovetail.model.events import (
 )
 from dovetail.model.pod import Group, Pod, Profile, Quota, RunningPod
 from dovetail.model.reason import Reason
+from dovetail.policies.table import NODE_POLICIES
 
 COMPILE_FROM = 100_000  # rows × pods; below, interpreting is done before numba is imported
 MODES = ("auto", "interpreted", "compiled")
@@ -72,6 +75,7 @@ class Scheduler:
         self.quotas = Quotas(quotas, self.ledger)
         self.waiting = WaitingRoom()
         self.requests = Requests(self.ledger, self.quotas, arguments or {})
+        self.outlook = Outlook(self.ledger)
         self._wake: list[tuple[list[Any], Batch]] = []  # see _wake_lists
         self._wake_version = -1
         self._work = 0  # rows × pods so far
@@ -135,7 +139,7 @@ class Scheduler:
         return tuple(effects)
 
     def _offer(self, at: float, group: Group) -> list[Effect]:
-        return [effect for effect in self._arrive(at, group) if isinstance(effect, Bind)]
+        return [effect for effect in self._settle(group, self._place_all((group,), at)) if isinstance(effect, Bind)]
 
     def _helped(self, rows: Sequence[int]) -> list[Hashable]:
         """Requests somebody waits for that one of the rows could take; and those for which one row does not tell."""
@@ -143,7 +147,8 @@ class Scheduler:
             self._wake, self._wake_version = self._wake_lists(), self.waiting.version
         helped: list[Hashable] = [ALWAYS] if ALWAYS in self.waiting.requests() else []
         for keys, batch in self._wake:
-            state, which_fit = self.ledger.state(), self.kernel(keys[0][0]).which_fit
+            which_fit = self.kernel(keys[0][0]).which_fit
+            state = self.ledger.state()
             fitting = set()
             for row in rows:
                 which_fit(state, batch, row)
@@ -165,7 +170,10 @@ class Scheduler:
         return made
 
     def _arrive(self, at: float, group: Group) -> list[Effect]:
-        decisions = self.place((group,), at)
+        return self._settle(group, self.place((group,), at))
+
+    def _settle(self, group: Group, decisions: Sequence[Decision]) -> list[Effect]:
+        """Who found no place waits."""
         late = tuple([pod for pod, d in zip(group.pods, decisions, strict=True) if d.node is None])
         if late:
             placed = len(group.pods) - len(late)
@@ -197,8 +205,40 @@ class Scheduler:
 
     def place(self, groups: Sequence[Group], at: float = 0.0) -> Sequence[Decision]:
         """Decide groups in the order given: one decision per pod, all booked as reservations."""
+        if not self._learns_from(groups):
+            return self._place_all(groups, at)
+        parts: list[Sequence[Decision]] = []
+        start = 0
+        while start < len(groups):
+            end = self._learn(groups, start)
+            parts.append(self._place_all(groups[start:end], at))
+            start = end
+        return joined(parts)
+
+    def _learns_from(self, groups: Sequence[Group]) -> bool:
+        if not self.outlook.learning and not self.outlook.told:
+            stream = groups.templates if isinstance(groups, Stream) else (pod for group in groups for pod in group.pods)
+            if any(NODE_POLICIES[pod.profile.node].offer is not None for pod in stream):
+                self.outlook.start_learning()
+        return self.outlook.learning
+
+    def _learn(self, groups: Sequence[Group], start: int) -> int:
+        """See groups until the outlook changes; returns where. It changes before the group that made it change."""
+        if isinstance(groups, Stream):
+            end = min(len(groups), start + max(1, self.outlook.until_next - 1))
+            self.outlook.see(groups[start:end].counted())
+            return end
+        end = start
+        while end < len(groups):
+            if end > start and len(groups[end].pods) >= self.outlook.until_next:
+                break
+            self.outlook.see((pod, 1) for pod in groups[end].pods)
+            end += 1
+        return end
+
+    def _place_all(self, groups: Sequence[Group], at: float) -> Sequence[Decision]:
         self._maybe_compile(len(groups))
-        if isinstance(groups, Stream) and len(groups) > 1:
+        if isinstance(groups, Stream) and len(groups):
             plain = self._plain_signatures(groups)
             if plain is not None:
                 return self._place_stream(groups, plain, at)
@@ -218,15 +258,19 @@ class Scheduler:
             run.signatures += signatures
             run.needs.append((len(signatures), group.minimum - group.running))
         parts.append(self._place_run(run, at))
-        filled = [part for part in parts if part]
-        return filled[0] if len(filled) == 1 else [decision for part in filled for decision in part]
+        return joined(parts)
 
     def kernel(self, profile: Profile) -> Kernel:
-        """The profile's kernel, for the mode in force."""
-        return self._builder.kernel(profile)
+        """The profile's kernel, for the mode in force. What its policy looks at is up to date."""
+        kernel = self._builder.kernel(profile)
+        if kernel.node_policy.offer is not None:
+            self.outlook.prepare()
+        return kernel
 
     def lens(self, profile: Profile) -> Lens:
         """The same functions without numba: for looking at single nodes."""
+        if NODE_POLICIES[profile.node].offer is not None:
+            self.outlook.prepare()
         return self._interpreter.lens(profile)
 
     def _needs_care(self, group: Group) -> bool:
@@ -253,7 +297,8 @@ class Scheduler:
 
     def _decide(self, pods: Pods, batch: Batch, profile: Profile, at: float) -> Sequence[Decision]:
         self.ledger.make_room(len(pods.uids), len(batch.taken), len(pods.uids))
-        self.kernel(profile).place_groups(self.ledger.state(), batch)
+        kernel = self.kernel(profile)
+        kernel.place_groups(self.ledger.state(), batch)
         return self.ledger.adopt(pods, batch, at + HOLD_SECONDS)
 
     def _place_one(self, pod: Pod, at: float) -> Decision:
@@ -261,7 +306,8 @@ class Scheduler:
         ledger, signature = self.ledger, self.requests.signature(pod)
         ledger.make_room(1, signature.entries, 1)
         batch = self.requests.batch_of_one(pod, signature)
-        self.kernel(signature.profile).place_groups(ledger.state(), batch)
+        kernel = self.kernel(signature.profile)
+        kernel.place_groups(ledger.state(), batch)
         return ledger.adopt_one(pod, batch, signature.entries, at + HOLD_SECONDS)
 
     def _plain_signatures(self, stream: Stream) -> list[Signature] | None:

@@ -87,6 +87,7 @@ class Journal(NamedTuple):
     scored: Ints
     held: Ints
     sums: Ints
+    hosts: Ints
 
 
 class Scratch(NamedTuple):

@@ -29,9 +29,11 @@ from dovetail.engine.state import (
     State,
 )
 from dovetail.engine.vectors import VectorRoom
-from dovetail.policies.rows import CARD_FIELDS, FACTS, SUMS, Ints, Rows
+from dovetail.policies.rows import CARD_FIELDS, FACTS, SIZES, SUMS, Ints, Rows
 
-PER_NODE = tuple(field for field in Rows._fields if field not in ("peers", "enforced"))  # first axis is the node
+PER_NODE = tuple(
+    field for field in Rows._fields if field not in ("peers", "enforced", "outlook")
+)  # first axis is the node
 
 
 def zeros(*shape: int) -> Any:
@@ -51,15 +53,21 @@ class Storage:
             card=zeros(4, 1, CARD_FIELDS),
             held=zeros(4, 1, 3),
             sums=zeros(4, SUMS),
+            free=zeros(4, 1, 2),
+            left=zeros(4, 1),
+            hosts=zeros(4, SIZES),
             fact=zeros(4, FACTS),
             rank=zeros(4),
             link=zeros(4, 1, 1),
             peers=zeros(1, 4),
             enforced=np.ones(8, dtype=np.int64),
+            outlook=zeros(1),
         )
         self.masks = np.zeros((4, 4), dtype=np.uint8)
         self.book = Book(zeros(0, POD_FIELDS), zeros(0, ENTRY_FIELDS), zeros(0))
-        self.journal = Journal(zeros(0, LINE_FIELDS), zeros(0, 8), zeros(0, 2), zeros(0, 1, 3), zeros(0, SUMS))
+        self.journal = Journal(
+            zeros(0, LINE_FIELDS), zeros(0, 8), zeros(0, 2), zeros(0, 1, 3), zeros(0, SUMS), zeros(0, SIZES)
+        )
         self.scratch = _scratch(1, 1, 1)
         self.vectors = VectorRoom(4)
         self.heads: Ints = zeros(HEADS)
@@ -108,6 +116,10 @@ class Storage:
         self.masks = grown(self.masks, 0, mask + 1)
         self._state = None
 
+    def set_outlook(self, tables: Ints) -> None:
+        self.rows = self.rows._replace(outlook=tables)
+        self._state = None
+
     def add_owner(self, owner: int) -> None:
         if owner >= len(self.book.peer_row):
             self.book = self.book._replace(peer_row=grown(self.book.peer_row, 0, owner + 1, fill=NONE))
@@ -153,7 +165,8 @@ class Storage:
             rows = self.rows
             link = zeros(len(rows.link), count, count)
             link[:, : rows.link.shape[1], : rows.link.shape[2]] = rows.link
-            self.rows = rows._replace(card=_widened(rows.card, count), held=_widened(rows.held, count), link=link)
+            per_card = {name: _widened(getattr(rows, name), count) for name in ("card", "held", "free", "left")}
+            self.rows = rows._replace(**per_card, link=link)
             self.journal = self.journal._replace(held=_widened(self.journal.held, count))
             self._state = None
 

@@ -55,6 +55,11 @@ class Stream(Sequence[Group]):
             return Stream(self.templates, self.kinds[n], self.uids[n])
         return self._group(range(len(self))[n])
 
+    def counted(self) -> list[tuple[Pod, int]]:
+        """The templates in use, and how often."""
+        times = np.bincount(self.kinds, minlength=len(self.templates)).tolist()
+        return [(pod, count) for pod, count in zip(self.templates, times, strict=True) if count]
+
     def pods(self) -> Pods:
         return Pods(self.uids, self._template[self.kinds])
 

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from dovetail.engine.build import Lens
 from dovetail.engine.kernel_choose import slack
-from dovetail.engine.kernel_fit import card_refusal, memory_on, vendor_cards
+from dovetail.engine.kernel_fit import card_refusal, vendor_cards
 from dovetail.engine.state import NONE, STYLE_IDLE_ONLY, State
 from dovetail.model.device import Device
 from dovetail.model.reason import Reason, hami_name, sentence
+from dovetail.policies.cards import memory_on
 from dovetail.policies.rows import (
     ASK_COMPUTE,
     ASK_COUNT,

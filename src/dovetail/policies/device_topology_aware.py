@@ -6,19 +6,31 @@ Among all cards that fit, in spread order; the first best set wins. A lone card 
 from __future__ import annotations
 
 from dovetail.policies import device_spread
-from dovetail.policies.rows import DevicePolicy, Ints, Rows
+from dovetail.policies.rows import ASK_COUNT, DevicePolicy, Ints, Rows, Wants
 
 
-def choose(rows: Rows, i: int, fitting: Ints, fits: int, count: int, chosen: Ints, room: Ints) -> None:
-    """Write `count` of the first `fits` entries of `fitting` into `chosen`, in their order. `room` is working space."""
+def choose(
+    rows: Rows,
+    i: int,
+    wants: Wants,
+    s: int,
+    a: int,
+    held: Ints,
+    fitting: Ints,
+    fits: int,
+    chosen: Ints,
+    room: Ints,
+) -> None:
+    """Write as many of the first `fits` entries of `fitting` into `chosen` as are asked for, in their order."""
+    count = wants.ask[a, ASK_COUNT]
     if count == 1:
         least, at = -1, 0
-        for a in range(fits):
+        for x in range(fits):
             total = 0
             for b in range(fits):
-                total += rows.link[i, fitting[a], fitting[b]]
+                total += rows.link[i, fitting[x], fitting[b]]
             if least < 0 or total < least:
-                least, at = total, a
+                least, at = total, x
         chosen[0] = fitting[at]
         return
     # Walk all subsets in lexicographic order, keeping the sum of pairs of each prefix.

@@ -30,23 +30,32 @@ VENDOR, KIND, UUID, NUMA, INDEX, FLAGS = 3, 4, 5, 6, 7, 8
 CARD_FIELDS = 9
 UNHEALTHY, CORDONED, QUARANTINED, MIG_CARD = 1, 2, 4, 8
 
-# Last axis of `fact`.
-CARDS, NODE_FLAGS = 0, 1
-FACTS = 2
+# Last axis of `free`.
+FREE_COMPUTE, FREE_MEMORY = 0, 1
+UNUSABLE = -1  # less than anybody asks for
+
+# Last axis of `fact`. A bit for each kind of card the node has; kinds beyond the 62nd share the last bit.
+CARDS, NODE_FLAGS, KIND_BITS = 0, 1, 2
+FACTS = 3
+LAST_KIND_BIT = 62
 ACTIVE, STOCK, MIG_NODE = 1, 2, 4
 
 # Last axis of `shape`.
-FIRST_ASK, LAST_ASK, OWNER, WEIGHT_SLOTS, WEIGHT_COMPUTE, WEIGHT_MEMORY = 0, 1, 2, 3, 4, 5
-SHAPE_FIELDS = 6
+FIRST_ASK, LAST_ASK, OWNER, WEIGHT_SLOTS, WEIGHT_COMPUTE, WEIGHT_MEMORY, SIZE = range(7)
+SHAPE_FIELDS = 7
+
+# Size classes of pods, by the cards they ask for: in `shape`, and the last axis of `hosts`.
+NO_CARD, PART_OF_A_CARD, ONE_CARD, TWO_CARDS, FOUR_CARDS, MORE_CARDS = range(6)
+SIZES = 6
 
 # Last axis of `ask`.
 ASK_CONTAINER, ASK_KIND, ASK_VENDOR, ASK_COUNT, ASK_MEMORY, ASK_PERCENT, ASK_COMPUTE, ASK_RULE = range(8)
 ASK_FIELDS = 8
 NO_PERCENT = -1
 
-# Last axis of `rule`: ranges in `uuids`, and whether the cards must share a NUMA node.
-USE_FROM, USE_TO, NOUSE_FROM, NOUSE_TO, NUMA_BIND = 0, 1, 2, 3, 4
-RULE_FIELDS = 5
+# Last axis of `rule`: ranges in `uuids`, whether the cards must share a NUMA node, and the kinds accepted as bits.
+USE_FROM, USE_TO, NOUSE_FROM, NOUSE_TO, NUMA_BIND, ACCEPTED_BITS = range(6)
+RULE_FIELDS = 6
 
 # First element of a node policy's `args`: the pod's own draw, for policies that roll dice. Arguments follow.
 DRAW = 0
@@ -61,11 +70,15 @@ class Rows(NamedTuple):
     card: Ints  # [node, card, CARD_FIELDS]
     held: Ints  # [node, card, 3]: slots, memory, compute in use
     sums: Ints  # [node, SUMS]: over its cards, capacity and use, and what the emptiest has left
+    free: Ints  # [node, card, 2]: compute and memory left; UNUSABLE where the card takes nobody
+    left: Ints  # [node, card]: the smaller of the two, in milli of the card
+    hosts: Ints  # [node, SIZES]: pods there, by size
     fact: Ints  # [node, FACTS]
     rank: Ints  # [node]: place in the order of names
     link: Ints  # [node, card, card]: pair score
     peers: Ints  # [owner, node]: pods of that owner there
     enforced: Ints  # [resource]: 0 where the cards decide, not the count
+    outlook: Ints  # what is expected to come, as tables (policies/outlook.py); only for policies that ask for it
 
 
 class Wants(NamedTuple):
@@ -101,7 +114,9 @@ class Card(NamedTuple):
 
 NodeScore = Callable[[Rows, int, Wants, int, Ints], float]
 CardKey = Callable[[Card], float]
-SetChooser = Callable[[Rows, int, Ints, int, int, Ints, Ints], None]
+SetChooser = Callable[[Rows, int, Wants, int, int, Ints, Ints, int, Ints, Ints], None]
+# rows, node, wants, shape, ask or -1, milli left per card, cards that fit, how many they are, cards chosen -> score
+Offer = Callable[[Rows, int, Wants, int, int, Ints, Ints, int, Ints], float]
 ColumnOf = Callable[[str], int]  # resource name -> column
 
 
@@ -113,11 +128,15 @@ def no_arguments(arguments: Mapping[str, Any], column: ColumnOf) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class NodePolicy:
-    """Which node. `score` is in the policy's own unit and compared only within one profile."""
+    """Which node. `score` is in the policy's own unit and compared only within one profile.
+
+    A joint policy has an `offer` instead: one call that chooses the cards and says what the node is worth with them.
+    """
 
     name: str
     sentence: str
-    score: NodeScore
+    score: NodeScore | None = None
+    offer: Offer | None = None
     lowest_wins: bool = False
     sees_request: bool = True  # reads `wants`; where not, all requests share one set of scores
     counts_owner: bool = False  # reads `peers`

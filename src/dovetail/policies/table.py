@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dovetail.policies import (
+    device_best_fit,
     device_binpack,
     device_first_fit,
     device_mutex,
@@ -12,9 +13,14 @@ from dovetail.policies import (
     device_random,
     device_spread,
     device_topology_aware,
+    node_best_fit,
     node_binpack,
+    node_dot_product,
+    node_fgd,
     node_first_fit,
     node_fit_plus,
+    node_gpu_clustering,
+    node_gpu_packing,
     node_least_allocated,
     node_most_allocated,
     node_random,
@@ -36,6 +42,11 @@ NODE_POLICIES: Mapping[str, NodePolicy] = {
         node_fit_plus.POLICY,
         node_first_fit.POLICY,
         node_random.POLICY,
+        node_best_fit.POLICY,
+        node_dot_product.POLICY,
+        node_gpu_clustering.POLICY,
+        node_gpu_packing.POLICY,
+        node_fgd.POLICY,
     )
 }
 
@@ -49,5 +60,6 @@ DEVICE_POLICIES: Mapping[str, DevicePolicy] = {
         device_topology_aware.POLICY,
         device_first_fit.POLICY,
         device_random.POLICY,
+        device_best_fit.POLICY,
     )
 }

@@ -1,0 +1,26 @@
+"""What an ask takes of a card."""
+
+from __future__ import annotations
+
+from dovetail.policies.rows import ASK_COMPUTE, ASK_MEMORY, ASK_PERCENT, CARD_MEMORY, COMPUTE, Rows, Wants
+
+WHOLE = 1000  # milli
+
+
+def memory_on(rows: Rows, wants: Wants, i: int, d: int, a: int) -> int:
+    """MiB this ask takes of this card; a percentage is cut to whole MiB as HAMi does."""
+    percent = wants.ask[a, ASK_PERCENT]
+    if percent >= 0:
+        return int(rows.card[i, d, CARD_MEMORY] * percent // 100)
+    return int(wants.ask[a, ASK_MEMORY])
+
+
+def milli_on(rows: Rows, wants: Wants, i: int, d: int, a: int) -> int:
+    """Of the card as a whole: the larger of the parts of compute and of memory."""
+    part, total = wants.ask[a, ASK_COMPUTE], rows.card[i, d, COMPUTE]
+    if total != WHOLE:
+        part = part * WHOLE // max(1, total)
+    memory = memory_on(rows, wants, i, d, a)
+    if memory > 0:
+        part = max(part, -(-memory * WHOLE // max(1, rows.card[i, d, CARD_MEMORY])))
+    return int(min(part, WHOLE))

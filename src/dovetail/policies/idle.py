@@ -1,0 +1,31 @@
+"""What a node has idle, as the policies of the FGD paper see it (hkust-adsl/kubernetes-scheduler-simulator)."""
+
+from __future__ import annotations
+
+from dovetail.policies.cards import milli_on
+from dovetail.policies.rows import ASK_COUNT, CARDS, CPU, FIRST_ASK, LAST_ASK, Rows, Wants
+
+# The largest node of the paper's cluster: what amounts are measured against.
+LARGEST_CPU = 128_000.0  # milli
+LARGEST_GPU = 8_000.0  # milli
+
+
+def cpu_left(rows: Rows, i: int) -> int:
+    return int(rows.cap[i, CPU] - rows.used[i, CPU])
+
+
+def gpu_left(rows: Rows, i: int) -> int:
+    """Milli over all cards; of a card the smaller of what is left of its compute and its memory."""
+    total = 0
+    for d in range(rows.fact[i, CARDS]):
+        total += rows.left[i, d]
+    return int(total)
+
+
+def gpu_asked(rows: Rows, i: int, wants: Wants, s: int) -> int:
+    """Milli over all cards that the pod takes of this node."""
+    total = 0
+    if rows.fact[i, CARDS] > 0:
+        for a in range(wants.shape[s, FIRST_ASK], wants.shape[s, LAST_ASK]):
+            total += wants.ask[a, ASK_COUNT] * milli_on(rows, wants, i, 0, a)
+    return int(total)

@@ -1,0 +1,27 @@
+"""Pods of one size together: parts of a card here, whole cards there (as in the FGD paper).
+
+75 points where only pods of this size are, 50 where others are too, 25 where no pod has a card yet, and up to 25 for
+being full already.
+"""
+
+from __future__ import annotations
+
+from dovetail.policies.idle import LARGEST_GPU, gpu_left
+from dovetail.policies.rows import NO_CARD, SIZE, SIZES, Ints, NodePolicy, Rows, Wants
+
+
+def score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
+    mine = wants.shape[s, SIZE]
+    if mine == NO_CARD:
+        return 0.0
+    others = 0
+    for size in range(NO_CARD + 1, SIZES):
+        if size != mine:
+            others += rows.hosts[i, size]
+    points = float(int(25.0 * (LARGEST_GPU - gpu_left(rows, i)) / LARGEST_GPU))
+    if rows.hosts[i, mine] > 0:
+        return points + (75.0 if others == 0 else 50.0)
+    return points + (25.0 if others == 0 else 0.0)
+
+
+POLICY = NodePolicy("gpu-clustering", "Pods of one size together: parts of cards here, whole cards there.", score)

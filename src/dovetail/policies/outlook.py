@@ -1,0 +1,114 @@
+"""What is expected to come, as tables that joint policies look up: FGD's typical workload in closed form.
+
+For a node with `c` CPU left, `f` idle cards and `left[g]` milli on card g, a typical pod can use
+
+    Σ_g left[g] · share(kind, c, left[g])  +  1000 · f · whole(kind, c, f)
+
+of what is idle there, where `share` counts the typical pods that ask for a part of a card that fits `left[g]`, and
+`whole` those that ask for up to `f` cards for themselves, both with no more CPU than `c` and of a kind they accept.
+The rest is fragments (Weng et al., USENIX ATC 2023; the sums over pods are folded into two tables of counts, so the
+arithmetic is exact). Everything is an integer; divide by `total` pods and a thousand milli for GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from dovetail.policies.cards import WHOLE
+from dovetail.policies.rows import Ints
+
+# Header of the tables.
+TOTAL, KINDS, STEPS, LEVELS, MOST_CARDS, STEPS_AT, LEVEL_AT, SHARE_AT, WHOLE_AT = range(9)
+HEADER = 16
+
+Key = TypeVar("Key", bound=tuple[Any, ...])
+
+
+class TypicalPod(NamedTuple):
+    """A request and how often it comes."""
+
+    times: int
+    cpu: int
+    cards: int
+    parts: tuple[tuple[int, int], ...]  # (kind of card it accepts, milli it takes of each there)
+
+
+def most_frequent(counted: Iterable[tuple[Key, int]], part: float = 0.95) -> list[tuple[Key, int]]:
+    """From the top until they make up this part of all; of equally frequent ones those with the larger key."""
+    ranked = sorted(counted, key=lambda item: (item[1], item[0]), reverse=True)
+    total, so_far, kept = sum(times for _, times in ranked), 0, []
+    for key, times in ranked:
+        if so_far >= part * total:
+            break
+        kept.append((key, times))
+        so_far += times
+    return kept
+
+
+def tables(typical: Sequence[TypicalPod], kinds: int, most_cards: int) -> Ints:
+    """The typical workload laid out for a cluster with so many kinds of card, and up to so many cards on a node."""
+    steps = sorted({pod.cpu for pod in typical if pod.cards > 0})
+    levels = sorted({milli for pod in typical for _, milli in pod.parts if milli < WHOLE})
+    share = np.zeros((kinds, len(steps) + 1, len(levels) + 1), dtype=np.int64)
+    whole = np.zeros((kinds, len(steps) + 1, most_cards + 1), dtype=np.int64)
+    for pod in typical:
+        for kind, milli in pod.parts:
+            step = steps.index(pod.cpu) + 1
+            if milli < WHOLE:
+                share[kind, step:, levels.index(milli) + 1 :] += pod.times
+            elif pod.cards <= most_cards:
+                whole[kind, step:, pod.cards :] += pod.times
+    level_of = np.searchsorted(np.array(levels, dtype=np.int64), np.arange(WHOLE + 1), side="right")
+    parts = (np.array(steps, dtype=np.int64), level_of, share.ravel(), whole.ravel())
+    starts = HEADER + np.cumsum([0, *(len(part) for part in parts)])
+    header = np.zeros(HEADER, dtype=np.int64)
+    header[TOTAL] = sum(pod.times for pod in typical)
+    header[KINDS], header[STEPS], header[LEVELS], header[MOST_CARDS] = kinds, len(steps), len(levels), most_cards
+    header[STEPS_AT], header[LEVEL_AT], header[SHARE_AT], header[WHOLE_AT] = starts[:4]
+    return np.concatenate([header, *parts]).astype(np.int64)
+
+
+def step_of(outlook: Ints, cpu: int) -> int:
+    """How many of the CPU steps fit into `cpu`."""
+    low, high = outlook[STEPS_AT], outlook[STEPS_AT] + outlook[STEPS]
+    while low < high:
+        middle = (low + high) // 2
+        if outlook[middle] <= cpu:
+            low = middle + 1
+        else:
+            high = middle
+    return int(low - outlook[STEPS_AT])
+
+
+def share_line(outlook: Ints, kind: int, step: int) -> int:
+    """Where the counts of parts of a card start, for `at_level`."""
+    return int(outlook[SHARE_AT] + (kind * (outlook[STEPS] + 1) + step) * (outlook[LEVELS] + 1))
+
+
+def whole_line(outlook: Ints, kind: int, step: int) -> int:
+    return int(outlook[WHOLE_AT] + (kind * (outlook[STEPS] + 1) + step) * (outlook[MOST_CARDS] + 1))
+
+
+def usable_part(outlook: Ints, line: int, left: int) -> int:
+    """Of one card with `left` milli, times the number of pods."""
+    return int(left * outlook[line + outlook[outlook[LEVEL_AT] + left]])
+
+
+def usable_whole(outlook: Ints, line: int, idle: int) -> int:
+    """Of so many idle cards, times the number of pods."""
+    return int(WHOLE * idle * outlook[line + idle])
+
+
+def usable(outlook: Ints, kind: int, cpu: int, left: Ints, cards: int) -> int:
+    """What typical pods can use of a node, in milli times the number of pods."""
+    step = step_of(outlook, cpu)
+    line, idle, total = share_line(outlook, kind, step), 0, 0
+    for d in range(cards):
+        if left[d] > 0:
+            total += usable_part(outlook, line, left[d])
+            if left[d] == WHOLE:
+                idle += 1
+    return total + usable_whole(outlook, whole_line(outlook, kind, step), idle)

@@ -1,0 +1,101 @@
+"""A trace in the engine's terms: machines become nodes, jobs become pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dovetail.model.device import Device
+from dovetail.model.node import CPU, MEMORY, PODS, Enforcer, Node
+from dovetail.model.pod import Container, ContainerKind, DeviceAsk, DeviceRules, Pod, Profile
+from dovetail.policies.outlook import most_frequent
+from dovetail.policies.rows import Ints
+from dovetail.sim.gpu_models import UNKNOWN_MEMORY_MIB
+from dovetail.sim.trace import WHOLE, Job, Machine
+
+MIB = 2**20
+VENDOR = "NVIDIA"
+MOST_PODS = 1001  # on a node, as in the published simulator
+SLOTS = 1000  # containers on a GPU: never what is short
+NAMESPACE = "trace"
+
+
+def nodes_of(machines: Sequence[Machine]) -> list[Node]:
+    """Of equally good nodes the smallest name is taken, so the place in the list is put before the name."""
+    width = len(str(len(machines)))
+    return [node_of(machine, f"{n:0{width}d}.{machine.name}") for n, machine in enumerate(machines)]
+
+
+def machine_name(node: str) -> str:
+    return node.partition(".")[2]
+
+
+def node_of(machine: Machine, name: str) -> Node:
+    memory = machine.gpu_memory_mib or UNKNOWN_MEMORY_MIB
+    devices = tuple(
+        Device(f"{name}/{d}", d, VENDOR, machine.model or "GPU", memory, slots=SLOTS) for d in range(machine.gpus)
+    )
+    room = {CPU: machine.cpu_milli, MEMORY: machine.memory_mib * MIB, PODS: MOST_PODS}
+    return Node(name, room, devices, enforcer=Enforcer.DOVETAIL)
+
+
+def pod_of(job: Job, profile: Profile, name: str) -> Pod:
+    """One pod of a job. A GPU for itself is all of its memory, too."""
+    asks: tuple[DeviceAsk, ...] = ()
+    if job.gpus:
+        whole = job.gpu_milli >= WHOLE
+        memory = 0 if whole else job.gpu_memory_mib
+        asks = (DeviceAsk(VENDOR, job.gpus, memory, 100 if whole else None, job.gpu_milli),)
+    return Pod(
+        NAMESPACE,
+        name,
+        name,
+        {CPU: job.cpu_milli, MEMORY: job.memory_mib * MIB},
+        job.cpu_milli,
+        job.memory_mib * MIB,
+        (Container("main", ContainerKind.APP, asks),),
+        (DeviceRules(VENDOR, use_types=tuple(sorted(set(job.models)))),) if job.models else (),
+        profile=profile,
+        priority=job.priority,
+        created=job.arrival,
+        owner=job.tenant and f"Tenant/{job.tenant}",
+    )
+
+
+class Cast(NamedTuple):
+    """Jobs as a few templates: pod n is of template `kinds[n]`."""
+
+    templates: tuple[Pod, ...]
+    kinds: Ints
+
+
+def cast(jobs: Sequence[Job], profile: Profile) -> Cast:
+    """Jobs that ask for the same share a template, whatever they are called."""
+    seen: dict[tuple[object, ...], int] = {}
+    templates: list[Pod] = []
+    kinds = np.empty(len(jobs), dtype=np.int64)
+    for n, job in enumerate(jobs):
+        key = (*request(job), job.memory_mib, job.gpu_memory_mib, job.priority, job.tenant)
+        if key not in seen:
+            seen[key] = len(templates)
+            templates.append(pod_of(job, profile, f"template-{len(templates)}"))
+        kinds[n] = seen[key]
+    return Cast(tuple(templates), kinds)
+
+
+def request(job: Job) -> tuple[int, int, int, str]:
+    """What the paper tells requests apart by: CPU, share, GPUs, and the models as they are written."""
+    return (job.cpu_milli, job.gpu_milli if job.gpus else 0, job.gpus, "|".join(job.models))
+
+
+def typical(jobs: Iterable[Job], part: float = 0.95) -> list[tuple[Job, int]]:
+    """The most frequent requests of a trace that make up this part of it, and how often each comes."""
+    example: dict[tuple[int, int, int, str], Job] = {}
+    times: dict[tuple[int, int, int, str], int] = {}
+    for job in jobs:
+        key = request(job)
+        example.setdefault(key, job)
+        times[key] = times.get(key, 0) + job.pods
+    return [(example[key], count) for key, count in most_frequent(times.items(), part)]

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dovetail.sim.report import maps, write_report
-from dovetail.sim.report.headline import inflation_sentence, overall, time_sentence
+from dovetail.sim.report.headline import inflation_sentence, time_sentence
+from dovetail.sim.report.overview import overall
 from dovetail.sim.report.page import render
 from dovetail.sim.report.words import amount, change, count, interval, seeds_of
-from dovetail.sim.results import NodeMap, Result
+from dovetail.sim.results import Column, NodeMap, Result
 from dovetail.sim.study import inflation_studies, time_studies
 from tests.sim.results_builder import QUALITY, SMALL, inflation, inflations, timed, timeds
 
@@ -102,12 +104,8 @@ def test_the_headline_is_honest(policies: list[str], seeds: Sequence[int], basel
 
 def test_equal_policies_are_said_to_be_equal() -> None:
     same = [inflation("best-fit", 1, models=SMALL)]
-    (study,) = inflation_studies([*same, *[type(run)(**{**_fields(run), "policy": "twin"}) for run in same]])
+    (study,) = inflation_studies([*same, *[replace(run, policy="twin") for run in same]])
     assert inflation_sentence(study) == "twin and best-fit place exactly the same GPU capacity."
-
-
-def _fields(run: Any) -> dict[str, Any]:
-    return {name: getattr(run, name) for name in run.__struct_fields__}
 
 
 def test_the_headline_over_time_counts_gpu_hours() -> None:
@@ -120,6 +118,43 @@ def test_several_traces_make_one_sentence() -> None:
     results = inflations(POLICIES, SEEDS, "a", "b", "c", models=SMALL)
     (sentence,) = overall(inflation_studies(results), [])
     assert re.match(r"snug places more GPU capacity than best-fit on all 3 traces: [\d.]+ to [\d.]+ %", plain(sentence))
+
+
+def ending_at(policy: str, trace: str, *allocated: float) -> list[Result]:
+    """A run per seed that places so many percent in the end."""
+    run = inflation(policy, 0, trace, SMALL)
+    return [replace(run, seed=seed, columns={"100": Column(end, 0, 0)}) for seed, end in enumerate(allocated)]
+
+
+def test_a_clear_winner_leads_before_a_higher_mean_that_may_be_chance() -> None:
+    # gains of 0.5 ± little against gains of 0, 2 and 1: mean 1, but an interval with 0
+    results = [
+        *ending_at("base", "a", 90, 90, 90),
+        *ending_at("lucky", "a", 90, 92, 91),
+        *ending_at("steady", "a", 90.5, 90.5, 90.6),
+    ]
+    (study,) = inflation_studies(results)
+    assert inflation_sentence(study).startswith("steady places")
+
+
+def test_the_overview_keeps_no_defeat_back() -> None:
+    won = [*ending_at("base", "a", 90, 91), *ending_at("new", "a", 94, 95)]
+    lost = [*ending_at("base", "b", 90, 91), *ending_at("new", "b", 89, 90)]
+    (sentence,) = overall(inflation_studies([*won, *lost]), [])
+    assert plain(sentence) == (
+        "new places more GPU capacity than base on 1 of 2 traces: 4.0 %, up to 1.8 GPUs; worse on 1."  # 4 % of 44
+    )
+    twice = [*lost, *[replace(run, trace="c") for run in lost]]
+    (sentence,) = overall(inflation_studies(twice), [])
+    assert "new, the best of the others on average, places clearly more" in sentence
+    assert sentence.endswith("than base on none of 2 traces; worse on 2.")
+
+
+def test_hours_over_several_traces_are_summed() -> None:
+    results = timeds(POLICIES, SEEDS, "a", "b")
+    (sentence,) = overall([], time_studies(results))
+    words = r"snug saves [\d.]+ GPU-hours of idling while jobs wait against best-fit over 2 traces, clearly on all 2\."
+    assert re.fullmatch(words, plain(sentence))
 
 
 def test_every_number_is_in_a_table() -> None:
@@ -150,6 +185,19 @@ def test_one_seed_says_that_there_is_no_interval() -> None:
     found = page(inflations(POLICIES, [42], models=SMALL))
     assert "One seed tells nothing about chance: there is no interval." in found.text
     assert "none: one seed" in found.text
+
+
+def test_runs_without_gpus_columns_or_samples_still_make_a_page() -> None:
+    placed, waited = inflation(models=SMALL), timed()
+    bare = NodeMap("cpu-only", "", [])
+    results = [
+        replace(placed, columns={}, models={}, map=[bare]),
+        replace(waited, samples=[], hours_capacity=0.0, models={}, map=[], by_tenant={"": waited.delays}),
+    ]
+    found = page(results)
+    assert "best-fit was not asked for anything." in found.text
+    assert "Wait by tenant" not in found.text
+    assert not [tag for tag, _ in found.tags if tag == "canvas"]
 
 
 def test_an_empty_report_is_refused(tmp_path: Path) -> None:

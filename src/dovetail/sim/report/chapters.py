@@ -157,7 +157,7 @@ def _packing(study: Study[R], colours: Colours, when: str) -> Html:
 
 
 def _maps(study: Study[R], at: int, colours: Colours, when: str) -> Html:
-    if not study.first.map:
+    if not any(node.gpus for node in study.first.map):
         return Html("")
     frames = []
     for policy, runs in study.runs.items():
@@ -201,7 +201,7 @@ def _delays(study: Study[Timed], colours: Colours) -> Html:
     sizes = {policy: [run.by_size for run in runs.values()] for policy, runs in study.runs.items()}
     owners = {policy: [run.by_tenant for run in runs.values()] for policy, runs in study.runs.items()}
     parts = [_delay_table("Wait by size of the job", "Size", list(first.by_size), sizes, colours)]
-    if tenants:
+    if any(tenants):  # somebody has a name
         parts.append(_delay_table("Wait by tenant", "Tenant", tenants[:MOST_TENANTS], owners, colours))
         parts.append(tables.omitted(len(tenants) - MOST_TENANTS, "tenant"))
     note = "Mean wait from arrival to start and, small, the wait that 95 % of the jobs stay below. Mean over seeds."

@@ -43,6 +43,6 @@ def band(milli: int) -> int:
 def by_band(nodes: Sequence[NodeMap]) -> dict[str, list[int]]:
     """model -> how many of its GPUs are in each band."""
     counts: dict[str, Counter[int]] = {}
-    for node in nodes:
+    for node in filter(lambda one: one.gpus, nodes):
         counts.setdefault(node.model, Counter()).update(band(given) for given in node.gpus)
     return {model: [found[at] for at in range(len(BANDS))] for model, found in sorted(counts.items())}

@@ -14,8 +14,8 @@ from dovetail import __version__
 from dovetail.sim import palette
 from dovetail.sim.report import maps, tables
 from dovetail.sim.report.chapters import Chapter, inflation_chapter, time_chapter
-from dovetail.sim.report.headline import overall
 from dovetail.sim.report.markup import Html, join, json_block, tag, unbroken
+from dovetail.sim.report.overview import overall
 from dovetail.sim.report.words import count, listed, seeds_of
 from dovetail.sim.results import Inflation, NodeMap, Result, Timed
 from dovetail.sim.study import Study, inflation_studies, time_studies
@@ -62,7 +62,7 @@ def render(results: Sequence[Result], title: str, baseline: str | None = None) -
             ),
             "scope": join(_scope(studies, colours)),
             "tabs": _tabs(chapters),
-            "chapters": join(*(_chapter(chapter, at) for at, chapter in enumerate(chapters))),
+            "chapters": join(*(_chapter(chapter, at, len(chapters)) for at, chapter in enumerate(chapters))),
             "parameters": _parameters(studies, colours),
             "data": json_block("results", data),
             "script": script,
@@ -123,9 +123,11 @@ def _tabs(chapters: Sequence[Chapter]) -> Html:
     return tag("div", *buttons, role="tablist", aria_label="Traces", class_="tabs")
 
 
-def _chapter(chapter: Chapter, at: int) -> Html:
+def _chapter(chapter: Chapter, at: int, of: int) -> Html:
     title = tag("h2", chapter.title, tag("small", MODES[chapter.data["mode"]]))
-    return tag("article", title, chapter.html, id=f"chapter-{at}", role="tabpanel" if at else None, class_="chapter")
+    return tag(
+        "article", title, chapter.html, id=f"chapter-{at}", role="tabpanel" if of > 1 else None, class_="chapter"
+    )
 
 
 def _clusters(studies: Studies) -> tuple[list[dict[str, Any]], list[int]]:

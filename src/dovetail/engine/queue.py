@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from dovetail.model.decision import Decision
 from dovetail.model.pod import Group
 
 ALWAYS = None  # the key of groups that any change might help: gangs, pods under a quota
+IN_ORDER = "in order"  # the one line of a strict queue
 
 
 class Place(NamedTuple):
@@ -79,5 +81,27 @@ class WaitingRoom:
         """Those who ask for this, in order, as they stand now."""
         return list(self._lines[key])
 
+    def front(self, besides: str = "") -> Place | None:
+        """Of a strict queue, whose turn it is; or would be, were this group not there."""
+        for place in self._lines.get(IN_ORDER, ())[:2]:
+            if place.group.name != besides:
+                return place
+        return None
+
     def first(self, key: Hashable) -> Group:
         return self._lines[key][0].group
+
+
+def left_over(group: Group, decisions: Sequence[Decision]) -> Group | None:
+    """What is left of a group to wait."""
+    late = tuple([pod for pod, d in zip(group.pods, decisions, strict=True) if d.node is None])
+    if not late:
+        return None
+    placed = len(group.pods) - len(late)
+    return group if not placed else replace(group, pods=late, running=group.running + placed)
+
+
+def can_be_placed(group: Group) -> bool:
+    """Given room. Not so a group of which too many pods are missing, or refused whatever the nodes are."""
+    sound = sum(pod.refusal is None for pod in group.pods)
+    return sound > 0 and sound + group.running >= group.minimum

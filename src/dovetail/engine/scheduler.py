@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -15,7 +15,7 @@ from dovetail.engine.intern import Interner
 from dovetail.engine.ledger import Ledger
 from dovetail.engine.observe import observe
 from dovetail.engine.outlook import Outlook
-from dovetail.engine.queue import ALWAYS, WaitingRoom
+from dovetail.engine.queue import ALWAYS, IN_ORDER, WaitingRoom, can_be_placed, left_over
 from dovetail.engine.quota import Quotas
 from dovetail.engine.requests import Requests, Signature
 from dovetail.engine.state import NONE, Batch
@@ -54,7 +54,10 @@ class Run:
 
 
 class Scheduler:
-    """One cluster, one ledger. The simulator, the live scheduler and what-if all drive this class."""
+    """One cluster, one ledger. The simulator, the live scheduler and what-if all drive this class.
+
+    `strict`: nobody is placed while somebody waits who comes before it. Otherwise whoever fits is placed (backfill).
+    """
 
     def __init__(
         self,
@@ -63,10 +66,12 @@ class Scheduler:
         mode: str = "auto",
         device_resources: Collection[str] = ("nvidia.com/gpu",),
         cache: bool = False,
+        strict: bool = False,
     ) -> None:
         if mode not in MODES:
             raise ValueError(f"mode: expected {', '.join(MODES)}, got {mode!r}")
         self._mode = mode
+        self.strict = strict
         self._interpreter, self._compiler = builder(False), builder(True, cache)
         self._builder = self._compiler if mode == "compiled" else self._interpreter
         self.intern = Interner()
@@ -98,7 +103,7 @@ class Scheduler:
                     return tuple(self._offer(at, rest))
                 row = self.ledger.row_holding(uid)
                 gone = self.ledger.release(uid)
-                return self.retry(at, (row,)) if gone and len(self.waiting) else ()
+                return self.retry(at, (row,)) if (gone or self.strict) and len(self.waiting) else ()
             case NodeChanged(at, node):
                 self.ledger.set_node(node)
                 return self.retry(at, (self.ledger.row_of[node.name],))
@@ -117,7 +122,8 @@ class Scheduler:
         if rest is not None:
             return (*warnings, *self._offer(at, rest))
         same = row == self.ledger.row_holding(uid) and before == self.ledger.held_shares(uid)
-        return warnings if row == NONE or same else (*warnings, *self.retry(at, (row,)))
+        helps = self.strict or (row != NONE and not same)
+        return (*warnings, *self.retry(at, (row,))) if helps else warnings
 
     def retry(self, at: float, rows: Sequence[int]) -> tuple[Effect, ...]:
         """Offer those who could use it what these rows have now, in their order; who still waits says nothing new.
@@ -125,6 +131,8 @@ class Scheduler:
         A gang or a pod under a quota may be helped by any row; of equal requests, after the first that finds no place
         the others need not try.
         """
+        if self.strict:
+            return tuple(self._advance(at))
         keys = self._helped(rows)
         lines = [self.waiting.line(key) for key in keys]
         turns = [(line[0], n, 0) for n, line in enumerate(lines)]
@@ -132,13 +140,28 @@ class Scheduler:
         effects: list[Effect] = []
         while turns:
             place, n, position = heappop(turns)
-            effects += self._offer(at, place.group)
+            effects += self._try(at, place.group)
             hopeless = keys[n] is not ALWAYS and place.group.name in self.waiting
             if not hopeless and position + 1 < len(lines[n]):
                 heappush(turns, (lines[n][position + 1], n, position + 1))
         return tuple(effects)
 
+    def _advance(self, at: float) -> list[Effect]:
+        """Strict: offer from the front of the line on, until somebody finds no place."""
+        effects: list[Effect] = []
+        front = self.waiting.front()
+        while front is not None:
+            effects += self._try(at, front.group)
+            tried, front = front.group, self.waiting.front()
+            if front is not None and front.group.name == tried.name:
+                break
+        return effects
+
     def _offer(self, at: float, group: Group) -> list[Effect]:
+        """What is left of a group that waits, which may have become easier to place."""
+        return self._advance(at) if self.strict else self._try(at, group)
+
+    def _try(self, at: float, group: Group) -> list[Effect]:
         return [effect for effect in self._settle(group, self._place_all((group,), at)) if isinstance(effect, Bind)]
 
     def _helped(self, rows: Sequence[int]) -> list[Hashable]:
@@ -170,14 +193,15 @@ class Scheduler:
         return made
 
     def _arrive(self, at: float, group: Group) -> list[Effect]:
-        return self._settle(group, self.place((group,), at))
+        again = self.strict and group.name in self.waiting  # it may have stood in the way of others
+        effects = self._settle(group, self.place((group,), at))
+        return [*effects, *self._advance(at)] if again else effects
 
     def _settle(self, group: Group, decisions: Sequence[Decision]) -> list[Effect]:
         """Who found no place waits."""
-        late = tuple([pod for pod, d in zip(group.pods, decisions, strict=True) if d.node is None])
-        if late:
-            placed = len(group.pods) - len(late)
-            self._wait(group if not placed else replace(group, pods=late, running=group.running + placed))
+        rest = left_over(group, decisions)
+        if rest is not None:
+            self._wait(rest)
         else:
             self.waiting.remove(group.name)
         return [
@@ -187,7 +211,9 @@ class Scheduler:
 
     def _wait(self, group: Group) -> None:
         key: Hashable = ALWAYS
-        if len(group.pods) == 1 and not self._needs_care(group):
+        if self.strict:
+            key = IN_ORDER if can_be_placed(group) else ALWAYS
+        elif len(group.pods) == 1 and not self._needs_care(group):
             signature = self.requests.signature(group.pods[0])
             key = (signature.profile, signature.shape, signature.mask)
         self.waiting.add(group, key)
@@ -205,6 +231,8 @@ class Scheduler:
 
     def place(self, groups: Sequence[Group], at: float = 0.0) -> Sequence[Decision]:
         """Decide groups in the order given: one decision per pod, all booked as reservations."""
+        if self.strict:
+            return self._place_in_order(groups, at)
         if not self._learns_from(groups):
             return self._place_all(groups, at)
         parts: list[Sequence[Decision]] = []
@@ -213,6 +241,25 @@ class Scheduler:
             end = self._learn(groups, start)
             parts.append(self._place_all(groups[start:end], at))
             start = end
+        return joined(parts)
+
+    def _place_in_order(self, groups: Sequence[Group], at: float) -> Sequence[Decision]:
+        """Strict: as if each arrived by itself. Those without hope are told their own reason and hold nobody up."""
+        parts: list[Sequence[Decision]] = []
+        late: list[Any] = []  # orders of those who would wait by now, the first of all at the front
+        for group in groups:
+            if self._learns_from((group,)):
+                self._learn((group,), 0)
+            front = self.waiting.front(besides=group.name)
+            first = min([*late[:1], *([] if front is None else [front.order])], default=None)
+            if first is not None and first < group.order and can_be_placed(group):
+                decisions: Sequence[Decision] = [self._refused(pod, Reason.QUEUE_ORDER) for pod in group.pods]
+            else:
+                decisions = self._place_all((group,), at)
+            rest = left_over(group, decisions)
+            if rest is not None and can_be_placed(rest):
+                heappush(late, rest.order)
+            parts.append(decisions)
         return joined(parts)
 
     def _learns_from(self, groups: Sequence[Group]) -> bool:

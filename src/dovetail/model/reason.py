@@ -53,6 +53,7 @@ class Reason(IntEnum):
     INVALID_REQUEST = 54
     NO_NODES = 55
     SCHEDULING_GATED = 56
+    QUEUE_ORDER = 57
 
 
 class Word(NamedTuple):
@@ -114,6 +115,7 @@ WORDS: dict[Reason, Word] = {
     Reason.INVALID_REQUEST: Word("InvalidRequest", "the pod's request cannot be understood", None),
     Reason.NO_NODES: Word("NoNodes", "the cluster has no nodes", None),
     Reason.SCHEDULING_GATED: Word("SchedulingGated", "the pod has scheduling gates", None),
+    Reason.QUEUE_ORDER: Word("WaitsItsTurn", "others come before it in a strict queue and wait", None),
 }
 
 POD_LEVEL = frozenset(r for r in Reason if r >= Reason.GROUP_INCOMPLETE)  # no node can cure these

@@ -1,0 +1,150 @@
+"""Many runs: policies x seeds x traces, on all cores, remembered between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dovetail.sim.executors import executor_on
+from dovetail.sim.orders import Orders
+from dovetail.sim.profiles import profile_of
+from dovetail.sim.results import Result
+from dovetail.sim.results_cache import ResultsCache
+from dovetail.sim.runs import (
+    COMPILED,
+    GENERATED,
+    INFLATION,
+    Setting,
+    Stage,
+    Task,
+    digest_of,
+    is_warm,
+    key_of,
+    settled,
+    warm_up,
+)
+from dovetail.sim.trace import Trace, TraceError
+
+
+class Case:
+    """A trace to be replayed: read from files, perhaps with published orders, or a recipe for any seed."""
+
+    def __init__(self, stage: Stage, orders: Orders | None = None) -> None:
+        self.stage, self.orders = stage, orders
+        self._digest = digest_of(stage)
+
+    @property
+    def name(self) -> str:
+        return self.stage.name if isinstance(self.stage, Trace) else GENERATED
+
+    def under(self, seed: int) -> tuple[str, Stage]:
+        """The stage and its digest. Of a recipe, every seed makes a workload of its own."""
+        if isinstance(self.stage, Trace):
+            return self._digest, self.stage
+        sown = replace(self.stage, workload=replace(self.stage.workload, seed=seed))
+        return digest_of(sown), sown
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All runs of a comparison, seed by seed, so that what is cut short can be compared still."""
+
+    tasks: Sequence[Task]
+    stages: Mapping[str, Stage]  # digest -> stage
+
+
+def plan(cases: Sequence[Case], policies: Sequence[str], seeds: Sequence[int], setting: Setting) -> Plan:
+    """Raises TraceError for what cannot be run, before anything is."""
+    for policy in policies:
+        profile_of(policy)
+    names = [case.name for case in cases]
+    for name in names:
+        if names.count(name) > 1:
+            raise TraceError(f"two traces are called {name!r}, and their results could not be told apart; rename one")
+    tasks: list[Task] = []
+    stages: dict[str, Stage] = {}
+    for case in cases:
+        for seed in seeds:
+            digest, stage = case.under(seed)
+            stages[digest] = stage
+            settle, order = settled(setting, stage), None
+            if case.orders is not None and setting.mode == INFLATION and isinstance(stage, Trace):
+                order = case.orders.order(seed, stage)
+            tasks += [Task(digest, case.name, policy, seed, settle, order) for policy in policies]
+    return Plan(tasks, stages)
+
+
+@dataclass(slots=True)
+class Findings:
+    """What is there so far; `results` in the order of the plan, however they came."""
+
+    plan: Plan
+    found: dict[int, Result] = field(default_factory=dict)  # task's place in the plan -> result
+    remembered: int = 0  # of them from the cache
+
+    @property
+    def results(self) -> list[Result]:
+        return [self.found[at] for at in sorted(self.found)]
+
+    def stages_of(self, tasks: Sequence[Task]) -> dict[str, Stage]:
+        return {task.stage: self.plan.stages[task.stage] for task in tasks}
+
+    @property
+    def missing(self) -> list[Task]:
+        return [task for at, task in enumerate(self.plan.tasks) if at not in self.found]
+
+
+Say = Callable[[str, int, int], None]  # what is being done, how many of it are done, of how many
+
+
+def run_all(
+    findings: Findings,
+    say: Say,
+    *,
+    on: str | None = None,
+    workers: int | None = None,
+    cache: ResultsCache | None = None,
+) -> None:
+    """Fills in `findings` as runs finish, so that what is done outlives an interruption."""
+    keys = {id(task): key_of(task) for task in findings.plan.tasks} if cache else {}
+    if cache is not None:
+        recall(findings, cache, keys)
+    missing = findings.missing
+    if not missing:
+        return
+    executor = executor_on(on, workers, len(missing))
+    if executor.local:
+        compile_all(missing, say)
+    place = {id(task): at for at, task in enumerate(findings.plan.tasks)}
+    say("Replaying", 0, len(missing))
+    with closing(executor.results(missing, findings.stages_of(missing))) as results:
+        for count, (task, result) in enumerate(results, 1):
+            findings.found[place[id(task)]] = result
+            if cache is not None:
+                cache.put(keys[id(task)], result)
+            say("Replaying", count, len(missing))
+
+
+def recall(findings: Findings, cache: ResultsCache, keys: Mapping[int, str]) -> None:
+    cache.forget_old()
+    for at, task in enumerate(findings.plan.tasks):
+        result = cache.get(keys[id(task)])
+        if result is not None:
+            findings.found[at] = result
+    findings.remembered = len(findings.found)
+
+
+def compile_all(tasks: Sequence[Task], say: Say) -> None:
+    """Each policy's kernel once, before the workers read it from disk."""
+    wanted = {task.policy: task.setting for task in tasks if task.setting.engine == COMPILED}
+    cold = [(policy, setting) for policy, setting in wanted.items() if not is_warm(policy, setting)]
+    for count, (policy, setting) in enumerate(cold):
+        say(f"Compiling the kernel for {policy}, once", count, len(cold))
+        warm_up(policy, setting)
+
+
+def order_file(pattern: Path, trace: str) -> Path:
+    """`openb_order_{trace}.npz` for any trace."""
+    return Path(str(pattern).replace("{trace}", trace))

@@ -1,0 +1,53 @@
+"""Runs on a cluster of dask.distributed, whose workers have dovetail installed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from dovetail.sim.executors import AHEAD, CannotRun, Finished
+from dovetail.sim.runs import Stage, Task, run
+
+PATIENCE = "20s"
+
+
+class Dask:
+    local = False
+
+    def __init__(self, address: str) -> None:
+        try:
+            from distributed import Client
+        except ImportError as missing:
+            raise CannotRun("dask is not installed: pip install 'dovetail[dask]'") from missing
+        try:
+            self._client: Any = Client(f"tcp://{address}", timeout=PATIENCE)
+        except (OSError, ValueError) as error:
+            raise CannotRun(f"dask://{address}: no scheduler answers ({type(error).__name__})") from error
+
+    def results(self, tasks: Iterable[Task], stages: Mapping[str, Stage]) -> Finished:
+        """A stage is sent once and then goes from worker to worker."""
+        try:
+            workers = sum(self._client.nthreads().values())
+            if not workers:
+                raise CannotRun(f"{self._client.scheduler.address}: the cluster has no worker; start one")
+            sent = {digest: self._client.scatter(stage, hash=False) for digest, stage in stages.items()}
+            yield from self._finished(iter(tasks), sent, AHEAD * workers)
+        finally:
+            self._client.close()
+
+    def _finished(self, tasks: Iterator[Task], sent: Mapping[str, Any], most: int) -> Finished:
+        from distributed import as_completed
+
+        running: dict[Any, Task] = {}
+
+        def hand_out(count: int) -> list[Any]:
+            new = {self._client.submit(run, task, sent[task.stage], pure=False): task for task in islice(tasks, count)}
+            running.update(new)
+            return list(new)
+
+        completed = as_completed(hand_out(most))
+        for future in completed:
+            yield running.pop(future), future.result()
+            future.release()
+            completed.update(hand_out(1))

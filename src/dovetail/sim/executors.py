@@ -1,0 +1,140 @@
+"""Where runs are made: in this process, in processes of this machine, or on a cluster of dask or ray.
+
+An executor takes tasks and gives results back as they finish, in any order. It holds only a few tasks and results at a
+time, however many there are.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import tempfile
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from functools import lru_cache
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Protocol
+
+from dovetail.sim.results import Result
+from dovetail.sim.runs import Stage, Task, run
+
+AHEAD = 2  # tasks per worker that are handed out
+Finished = Generator[tuple[Task, Result], None, None]
+
+
+class CannotRun(RuntimeError):
+    """An executor that is not there, and what would help."""
+
+
+class Executor(Protocol):
+    """`local`: kernels that this process has compiled are there for the workers, too."""
+
+    local: bool
+
+    def results(self, tasks: Iterable[Task], stages: Mapping[str, Stage]) -> Finished:
+        """`stages` by digest: those that tasks name. Closing the iterator ends what still runs."""
+        ...
+
+
+def executor_on(where: str | None, workers: int | None = None, tasks: int | None = None) -> Executor:
+    """`None` is this machine; `ray`, `ray://HOST:PORT` and `dask://HOST:PORT` are clusters."""
+    if where is None:
+        count = min(workers or cores(), tasks or 1)
+        return Pool(count) if count > 1 else Here()
+    engine, slashes, address = where.partition("://")
+    if engine == "dask" and slashes and address:
+        from dovetail.sim.executor_dask import Dask
+
+        return Dask(address)
+    if where == "ray" or (engine == "ray" and slashes and address):
+        from dovetail.sim.executor_ray import Ray
+
+        return Ray(where if slashes else None, workers)
+    raise CannotRun(f"{where!r} is nowhere to run; write ray, ray://HOST:PORT or dask://HOST:PORT")
+
+
+def cores() -> int:
+    """That this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Here:
+    """One after another in this process."""
+
+    local = True
+
+    def results(self, tasks: Iterable[Task], stages: Mapping[str, Stage]) -> Finished:
+        for task in tasks:
+            yield task, run(task, stages[task.stage])
+
+
+class Pool:
+    """Processes of this machine. Stages go through files, so that a worker holds no more than it needs."""
+
+    local = True
+
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
+
+    def results(self, tasks: Iterable[Task], stages: Mapping[str, Stage]) -> Finished:
+        with tempfile.TemporaryDirectory(prefix="dovetail-") as folder:
+            for digest, stage in stages.items():
+                (Path(folder) / digest).write_bytes(pickle.dumps(stage, pickle.HIGHEST_PROTOCOL))
+            pool = ProcessPoolExecutor(self._workers, get_context("spawn"))
+            try:
+                yield from self._finished(pool, folder, iter(tasks))
+            except BrokenProcessPool as error:
+                raise CannotRun("a worker process was ended from outside; was memory short? try --workers 1") from error
+            finally:
+                _end(pool)
+
+    def _finished(self, pool: ProcessPoolExecutor, folder: str, tasks: Iterator[Task]) -> Finished:
+        running: dict[Future[Result], Task] = {}
+        while True:
+            for task in islice(tasks, AHEAD * self._workers - len(running)):
+                with _interrupts_held():
+                    running[pool.submit(run_from, folder, task)] = task
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future.result()
+
+
+def run_from(folder: str, task: Task) -> Result:
+    return run(task, _stage(folder, task.stage))
+
+
+@lru_cache(maxsize=1)
+def _stage(folder: str, digest: str) -> Stage:
+    stage: Stage = pickle.loads((Path(folder) / digest).read_bytes())
+    return stage
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """A process that begins in here never sees Ctrl-C: it is this one's to say when workers end."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    """Without waiting for runs that nobody wants any more."""
+    busy = list((pool._processes or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for process in busy:
+        process.terminate()
+    for process in busy:
+        process.join()

@@ -1,0 +1,61 @@
+"""Results kept between runs, each in a file named by the hash of all that it depends on.
+
+A file that is broken or of another version is as good as none: the run is made again and the file rewritten.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import zlib
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from dovetail import kernel_cache
+from dovetail.sim.results import Result
+from dovetail.sim.runs import fingerprint
+
+FORGET_AFTER_DAYS = 30
+LARGEST = 256 * 2**20  # bytes of a result, unpacked
+_DECODER: msgspec.msgpack.Decoder[Result] = msgspec.msgpack.Decoder(Result)
+
+
+class ResultsCache:
+    """In one folder per version of the sources, so that old ones can go."""
+
+    def __init__(self, home: Path | None = None) -> None:
+        self.folder = (home or kernel_cache.home()) / f"results-{fingerprint()}"
+
+    def get(self, key: str) -> Result | None:
+        try:
+            packed = self._path(key).read_bytes()
+            return _DECODER.decode(zlib.decompressobj().decompress(packed, LARGEST))
+        except (OSError, zlib.error, msgspec.MsgspecError):
+            return None
+
+    def put(self, key: str, result: Result) -> None:
+        """Whole or not at all; where nothing can be written, nothing is kept."""
+        path = self._path(key)
+        fresh = path.with_suffix(f".{os.getpid()}")
+        packed = zlib.compress(msgspec.msgpack.encode(result), 1)
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh.write_bytes(packed)
+            fresh.replace(path)
+
+    def forget_old(self) -> None:
+        """Results of sources that nobody ran for a month."""
+        with suppress(OSError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            os.utime(self.folder)
+        limit = time.time() - FORGET_AFTER_DAYS * 86_400
+        for folder in self.folder.parent.glob("results-*"):
+            with suppress(OSError):
+                if folder != self.folder and folder.stat().st_mtime < limit:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / f"{key}.bin"

@@ -1,0 +1,151 @@
+"""One run as a value: what is replayed and how, ready to be sent to another process and to be found again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import msgspec
+
+from dovetail import kernel_cache
+from dovetail.engine.scheduler import COMPILE_FROM
+from dovetail.sim.clusters import parse_cluster
+from dovetail.sim.generate import generate
+from dovetail.sim.inflation import Progress
+from dovetail.sim.inflation import replay as inflate
+from dovetail.sim.orders import RATIO, Order, draw_order
+from dovetail.sim.results import Result
+from dovetail.sim.trace import Job, Machine, Trace
+from dovetail.sim.workload import DEFAULT_CLUSTER, Workload
+
+GENERATED = "generated"
+INFLATION, TIME = "inflation", "time"
+COMPILED, INTERPRETED = "compiled", "interpreted"
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A trace that is generated where it is needed."""
+
+    workload: Workload
+    cluster: str = DEFAULT_CLUSTER
+    compress: float = 1.0
+
+
+Stage = Trace | Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How traces are replayed; the same for all runs of a comparison."""
+
+    mode: str = INFLATION
+    queue: str = "backfill"  # in time mode
+    told: bool = True  # policies know the typical pods of the trace; else they learn them
+    ratio: float = RATIO  # of orders that are drawn
+    engine: str = "auto"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """One policy on one stage under one seed. Without `order` one is drawn."""
+
+    stage: str  # digest
+    trace: str  # name
+    policy: str
+    seed: int
+    setting: Setting  # with an engine that is not `auto`
+    order: Order | None = None
+
+
+def trace_of(stage: Stage) -> Trace:
+    """Generated traces of all seeds have one name: they are one workload of which the seeds are samples."""
+    if isinstance(stage, Trace):
+        return stage
+    made = generate(stage.workload, parse_cluster(stage.cluster))
+    return compressed(replace(made, name=GENERATED), stage.compress)
+
+
+def compressed(trace: Trace, factor: float) -> Trace:
+    """Arrivals come `factor` times as fast; jobs run as long as ever."""
+    if factor == 1:
+        return trace
+    return replace(trace, jobs=tuple(replace(job, arrival=job.arrival / factor) for job in trace.jobs))
+
+
+def run(task: Task, stage: Stage, progress: Progress | None = None) -> Result:
+    if task.setting.engine == COMPILED:
+        warm_up(task.policy, task.setting)
+    return _replay(trace_of(stage), task, progress)
+
+
+def _replay(trace: Trace, task: Task, progress: Progress | None) -> Result:
+    setting = task.setting
+    if setting.mode == TIME:
+        in_time: Callable[..., Result] = import_module("dovetail.sim.timeline").replay
+        return in_time(trace, task.policy, task.seed, setting.queue, setting.told, setting.engine, progress)
+    order = draw_order(trace, task.seed, setting.ratio) if task.order is None else task.order
+    return inflate(trace, order, task.policy, setting.told, setting.engine, progress)
+
+
+def settled(setting: Setting, stage: Stage) -> Setting:
+    """With an engine in place of `auto`: compiled unless interpreting is done before numba is imported."""
+    if setting.engine != "auto":
+        return setting
+    if isinstance(stage, Trace):
+        work = len(stage.jobs) * len(stage.machines)
+    else:
+        work = stage.workload.jobs * len(parse_cluster(stage.cluster))
+    return replace(setting, engine=COMPILED if work >= COMPILE_FROM else INTERPRETED)
+
+
+WARM_UP = Trace(
+    "warm-up",
+    (Machine("a", 8000, 8192, 2, "T4", 15360), Machine("b", 8000, 8192, 1, "A10", 23028)),
+    tuple(Job(f"job-{n}", 1000, 1024, 1, 500, arrival=float(n), duration=2.5) for n in range(5)),
+)
+
+
+@cache
+def warm_up(policy: str, setting: Setting) -> None:
+    """Once a process: compiles what the policy needs, or reads it from disk, so that no run's speed counts it."""
+    kernel_cache.prepare()
+    _replay(WARM_UP, Task("", WARM_UP.name, policy, 0, setting), None)
+    kernel_cache.remember(_mark(policy, setting))
+
+
+def is_warm(policy: str, setting: Setting) -> bool:
+    """True where an earlier run left on disk what `warm_up` would compile."""
+    return kernel_cache.prepare() and kernel_cache.is_warm(_mark(policy, setting))
+
+
+def _mark(policy: str, setting: Setting) -> str:
+    return f"replay {setting.mode} {policy}"
+
+
+def digest_of(stage: Stage) -> str:
+    """Of all that is in it, names included."""
+    kind = type(stage).__name__
+    return hashlib.sha256(msgspec.msgpack.encode([kind, stage])).hexdigest()
+
+
+def key_of(task: Task) -> str:
+    """The same for runs that must find the same, with these sources."""
+    order: list[object] = []
+    if task.order is not None:
+        order = [task.order.arrivals.tobytes(), task.order.nodes.tobytes()]
+    parts = [fingerprint(), task.stage, task.trace, task.policy, task.seed, task.setting, order]
+    return hashlib.sha256(msgspec.msgpack.encode(parts)).hexdigest()
+
+
+@cache
+def fingerprint() -> str:
+    """Changes with every source that a result depends on."""
+    digest = hashlib.sha256(kernel_cache.fingerprint().encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -36,7 +37,7 @@ def replay(
     progress: Progress | None = None,
 ) -> Inflation:
     """One run. `told`: policies that prepare for typical pods are given those of the trace, else they learn."""
-    jobs, machines = list(order.jobs(trace)), order.machines(trace)
+    jobs, machines = [pod for job in order.jobs(trace) for pod in _single(job)], order.machines(trace)
     scheduler = _stage(trace, machines, policy, told, mode)
     players = cast.cast(jobs, profile_of(policy))
     uids = [job.name for job in jobs]
@@ -64,6 +65,13 @@ def replay(
         columns=_columns(trace, scheduler, jobs, made, compiled=mode != "interpreted"),
         **final_state(scheduler, machines),
     )
+
+
+def _single(job: Job) -> list[Job]:
+    """The pods of a gang come one after another, too: nobody leaves, so nothing is gained by waiting for all."""
+    if job.pods == 1:
+        return [job]
+    return [replace(job, name=f"{job.name}.{n}", pods=1) for n in range(job.pods)]
 
 
 def _stage(trace: Trace, machines: Sequence[Machine], policy: str, told: bool, mode: str) -> Scheduler:

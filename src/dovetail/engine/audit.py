@@ -38,6 +38,7 @@ from dovetail.policies.rows import (
     CORDONED,
     FLAGS,
     IN_USE,
+    MIG_CARD,
     MOST_MEMORY_FREE,
     QUARANTINED,
     SIZE,
@@ -117,8 +118,12 @@ def _free(rows: Rows) -> tuple[Ints, Ints, Ints]:
     """What cards have left, in their units and in milli of the card, and of the emptiest of each node."""
     size, held = rows.card[:, :, :3], rows.held
     there = np.arange(size.shape[1]) < rows.fact[:, CARDS, None]
-    open_ = there & (rows.card[:, :, FLAGS] & (UNHEALTHY | CORDONED | QUARANTINED) == 0) & (held < size)[:, :, SLOTS]
+    in_order = rows.card[:, :, FLAGS] & (UNHEALTHY | CORDONED | QUARANTINED | MIG_CARD) == 0
+    exhausted = (size[:, :, COMPUTE] != 0) & (held >= size)[:, :, COMPUTE]
+    open_ = there & in_order & (held < size)[:, :, SLOTS] & ~exhausted
     free = np.where(open_[:, :, None], size - held, UNUSABLE)[:, :, [COMPUTE, CARD_MEMORY]]
+    shared = open_ & (held[:, :, SLOTS] > 0) & (size[:, :, COMPUTE] == 1000)
+    free[:, :, 0] = np.where(shared, np.minimum(free[:, :, 0], 999), free[:, :, 0])
     parts = np.where(held > 0, (size - held) * 1000 // np.maximum(size, 1), 1000)[:, :, [CARD_MEMORY, COMPUTE]]
     left = np.where(open_, np.maximum(parts.min(axis=2), 0), 0)
     most = np.maximum(free.max(axis=1)[:, ::-1], 0)

@@ -39,7 +39,9 @@ _KEY_HOOKS = ("key_first", "key_second", "key_third", "key_fourth")
 JOINT_CHAIN = ("first-fit",)
 JOINT_HOOKS: Hooks = {
     "look": kernel_joint.look_jointly,
-    "refresh_scores": kernel_joint.no_scores,
+    "look_at_each": kernel_joint.look_at_each_jointly,
+    "node_score": kernel_joint.worth_as_score,
+    "score_line": kernel_joint.own_line,
     "second_look": kernel_joint.no_second_look,
     "choose_all": kernel_joint.choose_jointly,
     "choose_set": kernel_joint.choose_set_jointly,
@@ -108,7 +110,7 @@ class Builder:
         score = NODE_POLICIES[profile.node].score
         if score is not None:
             return lambda state, i, s, args: score(state.rows, i, state.wants, s, args)
-        joint = self.specialise(kernel_joint.points_of, hooks)
+        joint = self.specialise(kernel_joint.points_now, hooks)
         return lambda state, i, s, args: joint(state, i, s, style)
 
     def book_keeping(self) -> BookKeeping:
@@ -161,10 +163,10 @@ def builder(compiled: bool, on_disk: bool = False) -> Builder:
 def profile_hooks(profile: Profile) -> tuple[dict[str, Callable[..., Any]], Ints]:
     """Everything a profile puts into the kernel: functions, and its style as data."""
     node = NODE_POLICIES[profile.node]
-    if node.offer is not None:
+    if node.offer is not None and node.worth is not None:
         hooks, style = device_hooks(JOINT_CHAIN)
-        style[STYLE_SET] = True
-        return hooks | dict(JOINT_HOOKS) | {"offer": node.offer}, style
+        style[STYLE_SET], style[STYLE_SIGN] = True, 1
+        return hooks | dict(JOINT_HOOKS) | {"offer": node.offer, "node_worth": node.worth}, style
     assert node.score is not None
     hooks, style = device_hooks(profile.device)
     style[STYLE_SIGN] = -1 if node.lowest_wins else 1

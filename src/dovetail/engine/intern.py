@@ -38,6 +38,7 @@ from dovetail.policies.rows import (
 LARGEST = 2**50
 TOO_MUCH = LARGEST + 1  # a request beyond every capacity
 NOBODY = -1
+MOST_HARDWARE = 256  # kinds of node that are told apart
 
 
 class Names:
@@ -81,6 +82,7 @@ class Interner:
         self.kinds = Names()  # (vendor, model, mode) -> kind of card
         self.uuids = Names()
         self.owners = Names()
+        self._hardware = Names()
         self._rules = Names()
         self._shapes = Names()
         self._uuid_count = self._ask_count = 0
@@ -107,6 +109,13 @@ class Interner:
                 self.wants.rule[n, ACCEPTED_BITS] |= kind_bit(new)
         self.wants = self.wants._replace(kind_ok=accepted)
         return new
+
+    def hardware_of(self, made_of: bytes) -> int:
+        """Equal numbers for equal nodes; −1 for those beyond the first few kinds, which are taken one by one."""
+        known = self._hardware.known(made_of)
+        if known is None and len(self._hardware) < MOST_HARDWARE:
+            known = self._hardware(made_of)
+        return NOBODY if known is None else known
 
     def shape(self, pod: Pod, owner: int) -> int:
         """The shape of a pod's request. `owner` is its line in `peers`, or NOBODY where the policy does not care."""
@@ -152,7 +161,7 @@ class Interner:
         for column, amount in need:
             wants.need[n, column] = amount
         wants.scored[n] = scored
-        wants.shape[n] = (first, last, owner, slots, compute, memory, _size(asks))
+        wants.shape[n] = (first, last, owner, slots, compute, memory, _size(asks), 1 + max(dict(need)))
         if asks:
             wants.ask[first:last] = asks
         self._ask_count = last

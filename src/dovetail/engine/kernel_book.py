@@ -47,6 +47,7 @@ from dovetail.policies.rows import (
     FREE_COMPUTE,
     FREE_MEMORY,
     IN_USE,
+    MIG_CARD,
     MOST_COMPUTE_FREE,
     MOST_MEMORY_FREE,
     QUARANTINED,
@@ -60,7 +61,7 @@ from dovetail.policies.rows import (
 
 _INIT = 0  # ContainerKind.INIT
 _WHOLE = 1000
-_OUT_OF_USE = UNHEALTHY | CORDONED | QUARANTINED
+_OUT_OF_USE = UNHEALTHY | CORDONED | QUARANTINED | MIG_CARD
 
 
 def touch(state: State, i: int) -> None:
@@ -145,18 +146,26 @@ def peak_use(state: State, slot: int, work: Scratch) -> None:
 
 
 def note_card(rows: Rows, i: int, d: int) -> None:
-    """What one card has left."""
+    """What a newcomer may ask of one card. Nobody gets a card whose compute is all given away, and nobody gets all of
+    the compute of a card that has a tenant (HAMi's rules 12 and 13)."""
     card, held = rows.card, rows.held
-    if card[i, d, FLAGS] & _OUT_OF_USE or held[i, d, SLOTS] >= card[i, d, SLOTS]:
+    total, compute = card[i, d, COMPUTE], card[i, d, COMPUTE] - held[i, d, COMPUTE]
+    memory = card[i, d, CARD_MEMORY] - held[i, d, CARD_MEMORY]
+    if (
+        card[i, d, FLAGS] & _OUT_OF_USE
+        or held[i, d, SLOTS] >= card[i, d, SLOTS]
+        or (total != 0 and held[i, d, COMPUTE] >= total)
+    ):
         rows.free[i, d, FREE_COMPUTE], rows.free[i, d, FREE_MEMORY], rows.left[i, d] = UNUSABLE, UNUSABLE, 0
         return
-    compute, memory = card[i, d, COMPUTE] - held[i, d, COMPUTE], card[i, d, CARD_MEMORY] - held[i, d, CARD_MEMORY]
-    rows.free[i, d, FREE_COMPUTE], rows.free[i, d, FREE_MEMORY] = compute, memory
     left: Int = np.int64(_WHOLE)
     if held[i, d, COMPUTE] > 0:
-        left = min(left, compute * _WHOLE // max(1, card[i, d, COMPUTE]))
+        left = min(left, compute * _WHOLE // total)
     if held[i, d, CARD_MEMORY] > 0:
         left = min(left, memory * _WHOLE // max(1, card[i, d, CARD_MEMORY]))
+    if held[i, d, SLOTS] > 0 and total == _WHOLE:
+        compute = min(compute, _WHOLE - 1)
+    rows.free[i, d, FREE_COMPUTE], rows.free[i, d, FREE_MEMORY] = compute, memory
     rows.left[i, d] = max(0, left)
 
 

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from dovetail.engine.kernel_fit import ask_refusal, card_refusal, node_shortage
+from dovetail.engine.kernel_fit import ask_refusal, card_fits, card_refusal, node_shortage
 from dovetail.engine.state import (
     KEYS,
     NONE,
@@ -276,30 +278,51 @@ def choose_all(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: Int
 
 def enough_cards(rows: Rows, wants: Wants, i: int, a: int, style: Ints) -> int:
     """For the usual pod with one ask and no quota: 0 where as many cards fit as it asks for. Which ones can wait."""
-    count, held = wants.ask[a, ASK_COUNT], rows.held[i]
-    found, reason = 0, 0
+    count, found = wants.ask[a, ASK_COUNT], 0
+    for d in range(rows.fact[i, CARDS]):
+        if not card_fits(rows, wants, i, d, a, style[STYLE_IDLE_ONLY]):
+            continue
+        if rows.card[i, d, VENDOR] == wants.ask[a, ASK_VENDOR]:
+            found += 1
+            if found == count:
+                return 0
+    return _TOO_FEW_FIT if found > 0 else last_refusal(rows, wants, i, a, style)
+
+
+def last_refusal(rows: Rows, wants: Wants, i: int, a: int, style: Ints) -> int:
+    """What the last of the vendor's cards says."""
+    held, reason = rows.held[i], 0
     for d in range(rows.fact[i, CARDS]):
         if rows.card[i, d, VENDOR] == wants.ask[a, ASK_VENDOR]:
-            code = card_refusal(rows, wants, i, d, a, held, style[STYLE_IDLE_ONLY], UNLIMITED, UNLIMITED)
-            if code != 0:
-                reason = code
-            else:
-                found += 1
-                if found == count:
-                    return 0
-    return _TOO_FEW_FIT if found > 0 else int(reason)
+            reason = card_refusal(rows, wants, i, d, a, held, style[STYLE_IDLE_ONLY], UNLIMITED, UNLIMITED)
+    return int(reason)
 
 
-def no_card_left(rows: Rows, wants: Wants, i: int, s: int) -> int:
+class Sieve(NamedTuple):
+    """What a request is first held against a row with: numbers, looked up once for many rows."""
+
+    mask: int
+    memory: int  # MiB of the first card; less than nothing where no card is asked for
+    compute: int
+    kinds: int  # of card accepted, as bits
+
+
+def sieve_of(wants: Wants, mask: int, s: int) -> Sieve:
+    a = wants.shape[s, FIRST_ASK]
+    if a == wants.shape[s, LAST_ASK]:
+        return Sieve(mask, -1, -1, -1)
+    memory = wants.ask[a, ASK_MEMORY] if wants.ask[a, ASK_PERCENT] == NO_PERCENT else 0
+    return Sieve(mask, memory, wants.ask[a, ASK_COMPUTE], wants.rule[wants.ask[a, ASK_RULE], ACCEPTED_BITS])
+
+
+def no_card_left(rows: Rows, i: int, sieve: Sieve) -> int:
     """One look at what the emptiest cards have left: refuses most rows without touching a card. 0 = perhaps."""
-    first = wants.shape[s, FIRST_ASK]
-    if first == wants.shape[s, LAST_ASK] or rows.sums[i, SLOTS] == 0:
-        return 0
-    if rows.fact[i, KIND_BITS] & wants.rule[wants.ask[first, ASK_RULE], ACCEPTED_BITS] == 0:
+    if sieve.compute > rows.sums[i, MOST_COMPUTE_FREE] or sieve.memory > rows.sums[i, MOST_MEMORY_FREE]:
+        if rows.fact[i, CARDS] > 0:
+            return _COMPUTE if sieve.compute > rows.sums[i, MOST_COMPUTE_FREE] else _MEMORY
+    elif rows.fact[i, KIND_BITS] & sieve.kinds == 0 and rows.fact[i, CARDS] > 0:
         return _TYPE
-    if wants.ask[first, ASK_PERCENT] == NO_PERCENT and wants.ask[first, ASK_MEMORY] > rows.sums[i, MOST_MEMORY_FREE]:
-        return _MEMORY
-    return _COMPUTE if wants.ask[first, ASK_COMPUTE] > rows.sums[i, MOST_COMPUTE_FREE] else 0
+    return 0
 
 
 def node_refusal(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: Ints, draw: int, work: Scratch) -> int:

@@ -6,14 +6,15 @@ kernel_place.py and kernel_choose.py whose part they play.
 
 from __future__ import annotations
 
-from dovetail.engine.kernel_choose import choose_all, enough_cards, node_refusal
-from dovetail.engine.kernel_fit import ask_refusal, card_refusal, node_shortage
+from dovetail.engine.kernel_choose import Sieve, choose_all, enough_cards, node_refusal, sieve_of
+from dovetail.engine.kernel_fit import ask_refusal, card_fits, names_cards, node_shortage
 from dovetail.engine.kernel_place import NEVER, first_look
 from dovetail.engine.state import NONE, STYLE_IDLE_ONLY, UNLIMITED, Batch, Scratch, State
 from dovetail.policies.cards import memory_on
 from dovetail.policies.rows import (
     ASK_COMPUTE,
     ASK_COUNT,
+    ASK_PERCENT,
     ASK_RULE,
     ASK_VENDOR,
     CARD_MEMORY,
@@ -21,10 +22,15 @@ from dovetail.policies.rows import (
     COMPUTE,
     FIRST_ASK,
     FREE_COMPUTE,
+    FREE_MEMORY,
+    HARDWARE,
+    KIND,
+    KIND_BITS,
     LAST_ASK,
     MIG_NODE,
     NODE_FLAGS,
     NUMA_BIND,
+    PODS,
     SLOTS,
     STOCK,
     VENDOR,
@@ -38,9 +44,23 @@ choose_one_by_one = choose_all  # under a name that build.py does not replace
 
 
 def offer(
-    rows: Rows, i: int, wants: Wants, s: int, a: int, left: Ints, fitting: Ints, fits: int, chosen: Ints
+    rows: Rows, i: int, wants: Wants, s: int, a: int, left: Ints, worth: float, fitting: Ints, fits: int, chosen: Ints
 ) -> float:
     return 0.0
+
+
+def node_worth(rows: Rows, i: int) -> float:
+    return 0.0
+
+
+def worth_as_score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
+    """In the place of `node_score`: what all requests share is the node's worth."""
+    return node_worth(rows, i)
+
+
+def own_line(u: int, v: int) -> int:
+    """In the place of `score_line`: each request has scores of its own."""
+    return v
 
 
 def is_plain(wants: Wants, s: int, quota: Ints) -> bool:
@@ -54,36 +74,70 @@ def is_plain(wants: Wants, s: int, quota: Ints) -> bool:
 
 def cards_that_fit(rows: Rows, wants: Wants, i: int, a: int, style: Ints, fitting: Ints) -> int:
     """Every card that could serve ask `a`, into `fitting`; returns how many."""
-    compute, vendor, held = wants.ask[a, ASK_COMPUTE], wants.ask[a, ASK_VENDOR], rows.held[i]
-    got = 0
+    vendor, kinds, got = wants.ask[a, ASK_VENDOR], rows.fact[i, KIND_BITS], 0
+    if kinds & (kinds - 1) == 0 and not names_cards(wants, wants.ask[a, ASK_RULE]):
+        return alike_cards_that_fit(rows, wants, i, a, fitting)
     for d in range(rows.fact[i, CARDS]):
-        if rows.free[i, d, FREE_COMPUTE] < compute or rows.card[i, d, VENDOR] != vendor:
-            continue
-        if card_refusal(rows, wants, i, d, a, held, style[STYLE_IDLE_ONLY], UNLIMITED, UNLIMITED) == 0:
+        if card_fits(rows, wants, i, d, a, style[STYLE_IDLE_ONLY]) and rows.card[i, d, VENDOR] == vendor:
             fitting[got] = d
             got += 1
     return got
 
 
-def look_jointly(state: State, batch: Batch, k: int, u: int, v: int, i: int) -> float:
+def alike_cards_that_fit(rows: Rows, wants: Wants, i: int, a: int, fitting: Ints) -> int:
+    """As `cards_that_fit`, on a node whose cards are all of one kind: kind and vendor are looked at once."""
+    if rows.fact[i, CARDS] == 0 or rows.card[i, 0, VENDOR] != wants.ask[a, ASK_VENDOR]:
+        return 0
+    if wants.kind_ok[wants.ask[a, ASK_RULE], rows.card[i, 0, KIND]] == 0:
+        return 0
+    compute, all_memory, got = wants.ask[a, ASK_COMPUTE], wants.ask[a, ASK_PERCENT] == 100, 0
+    for d in range(rows.fact[i, CARDS]):
+        if rows.free[i, d, FREE_COMPUTE] < compute:
+            continue
+        if rows.left[i, d] == _WHOLE if all_memory else rows.free[i, d, FREE_MEMORY] >= memory_on(rows, wants, i, d, a):
+            fitting[got] = d
+            got += 1
+    return got
+
+
+def look_jointly(state: State, batch: Batch, k: int, sieve: Sieve, u: int, v: int, i: int) -> float:
     """In the place of `look`: fit, cards and score in one go."""
-    s = batch.shape[k]
-    code = first_look(state, batch.mask[k], s, i)
-    points = NEVER
+    code, points = first_look(state, sieve, i), NEVER
     if code == 0:
-        code, points = appraise(state, s, i, batch.style, batch.quota, batch.draw[k])
+        worth = state.vectors.score[u, i]
+        code, points = appraise(state, batch.shape[k], i, worth, batch.style, batch.quota, batch.draw[k])
     state.vectors.refused[v, i] = code
-    state.vectors.score[u, i] = points
+    state.vectors.score[v, i] = points
     return points
 
 
-def appraise(state: State, s: int, i: int, style: Ints, quota: Ints, draw: int) -> tuple[int, float]:
-    """Why node i cannot take shape s, or 0; and what it is worth."""
+def look_at_each_jointly(state: State, batch: Batch, k: int, u: int, v: int) -> None:
+    """In the place of `look_at_each`: idle nodes of the same hardware are worth the same, so one is looked at."""
+    rows, vectors, wants, s = state.rows, state.vectors, state.wants, batch.shape[k]
+    sieve = sieve_of(wants, batch.mask[k], s)
+    alike = is_plain(wants, s, batch.quota) and not names_cards(wants, wants.ask[wants.shape[s, FIRST_ASK], ASK_RULE])
+    example = vectors.example
+    for h in range(len(example)):
+        example[h] = NONE
+    for i in range(state.size):
+        h = rows.fact[i, HARDWARE]
+        if not alike or h == NONE or rows.used[i, PODS] > 0 or state.masks[sieve.mask, i] != 0:
+            look_jointly(state, batch, k, sieve, u, v, i)
+        elif example[h] == NONE:
+            example[h] = i
+            look_jointly(state, batch, k, sieve, u, v, i)
+        else:
+            vectors.refused[v, i] = vectors.refused[v, example[h]]
+            vectors.score[v, i] = vectors.score[v, example[h]]
+
+
+def appraise(state: State, s: int, i: int, worth: float, style: Ints, quota: Ints, draw: int) -> tuple[int, float]:
+    """Why node i cannot take shape s, or 0; and what it is worth to it."""
     rows, wants, work = state.rows, state.wants, state.scratch
-    first, last = wants.shape[s, FIRST_ASK], wants.shape[s, LAST_ASK]
-    if first == last or not is_plain(wants, s, quota):
+    first = wants.shape[s, FIRST_ASK]
+    if not is_plain(wants, s, quota):
         code = node_refusal(rows, wants, i, s, style, quota, draw, work)
-        return code, points_of(state, i, s, style) if code == 0 else NEVER
+        return code, points_of(state, i, s, worth, style) if code == 0 else NEVER
     short = node_shortage(rows, wants, i, s)
     if short != 0:
         return short, NEVER
@@ -94,28 +148,29 @@ def appraise(state: State, s: int, i: int, style: Ints, quota: Ints, draw: int) 
             code = enough_cards(rows, wants, i, first, style)
         if code != 0:
             return code, NEVER
-    return 0, offer(rows, i, wants, s, first, rows.left[i], work.fitting, fits, work.chosen)
+    return 0, offer(rows, i, wants, s, first, rows.left[i], worth, work.fitting, fits, work.chosen)
 
 
-def points_of(state: State, i: int, s: int, style: Ints) -> float:
+def points_of(state: State, i: int, s: int, worth: float, style: Ints) -> float:
     """What node i, which fits, is worth to shape s. A pod with several asks is judged by its first."""
     rows, wants, work = state.rows, state.wants, state.scratch
     first = wants.shape[s, FIRST_ASK]
     if first == wants.shape[s, LAST_ASK]:
-        return offer(rows, i, wants, s, NONE, rows.left[i], work.fitting, 0, work.chosen)
+        return offer(rows, i, wants, s, NONE, rows.left[i], worth, work.fitting, 0, work.chosen)
     fits = cards_that_fit(rows, wants, i, first, style, work.fitting)
     if fits < wants.ask[first, ASK_COUNT]:
         return NEVER
-    return offer(rows, i, wants, s, first, rows.left[i], work.fitting, fits, work.chosen)
+    return offer(rows, i, wants, s, first, rows.left[i], worth, work.fitting, fits, work.chosen)
+
+
+def points_now(state: State, i: int, s: int, style: Ints) -> float:
+    """The same, for who keeps no scores."""
+    return points_of(state, i, s, node_worth(state.rows, i), style)
 
 
 def no_second_look(state: State, batch: Batch, k: int, i: int) -> int:
     """In the place of `second_look`: the first one saw everything."""
     return 0
-
-
-def no_scores(state: State, batch: Batch, k: int, u: int) -> None:
-    """In the place of `refresh_scores`: scores are made with the look."""
 
 
 def choose_jointly(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: Ints, draw: int, work: Scratch) -> int:
@@ -129,7 +184,7 @@ def choose_jointly(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota:
     fits = cards_that_fit(rows, wants, i, first, style, work.fitting)
     if fits < count:
         return NONE
-    offer(rows, i, wants, s, first, rows.left[i], work.fitting, fits, work.chosen)
+    offer(rows, i, wants, s, first, rows.left[i], node_worth(rows, i), work.fitting, fits, work.chosen)
     for n in range(count):
         d = work.chosen[n]
         work.picked[n, 0], work.picked[n, 1], work.picked[n, 2] = first, d, memory_on(rows, wants, i, d, first)
@@ -158,4 +213,4 @@ def choose_set_jointly(
             total = rows.card[i, d, CARD_MEMORY]
             part = min(part, (total - held[d, CARD_MEMORY]) * _WHOLE // max(1, total))
         spare[d] = max(0, part) if held[d, SLOTS] < rows.card[i, d, SLOTS] else 0
-    offer(rows, i, wants, s, a, spare, fitting, fits, chosen)
+    offer(rows, i, wants, s, a, spare, node_worth(rows, i), fitting, fits, chosen)

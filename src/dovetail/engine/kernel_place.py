@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from dovetail.engine.kernel_book import add_entry, charge, new_pod, roll_back
-from dovetail.engine.kernel_choose import choose_all, no_card_left, node_refusal
+from dovetail.engine.kernel_choose import Sieve, choose_all, no_card_left, node_refusal, sieve_of
 from dovetail.engine.state import (
     BLOCK,
     FRESH,
@@ -46,6 +46,7 @@ from dovetail.policies.rows import (
 )
 
 _GROUP_NOT_PLACED, _NO_NODES = int(Reason.GROUP_NOT_PLACED), int(Reason.NO_NODES)
+_REASONS = 1 + max(Reason)
 NEVER = -np.inf  # no row at all
 
 
@@ -79,9 +80,14 @@ def comes_first(points: float, row: int, high: float, best: int, rank: Ints) -> 
     return points > high or (points == high and best != NONE and row != NONE and rank[row] < rank[best])
 
 
+def score_line(u: int, v: int) -> int:
+    """Where the candidates' scores stand."""
+    return u
+
+
 def find_best(vectors: Vectors, rank: Ints, u: int, v: int, block: int) -> None:
     """The best of the block's rows that are not refused."""
-    score, refused = vectors.score, vectors.refused
+    score, refused, u = vectors.score, vectors.refused, score_line(u, v)
     best, high = NONE, NEVER
     for i in range(block * BLOCK, (block + 1) * BLOCK):
         points = score[u, i]
@@ -103,23 +109,28 @@ def find_leader(vectors: Vectors, rank: Ints, v: int, quarter: int) -> None:
     vectors.most[v, quarter] = most
 
 
-def first_look(state: State, mask: int, s: int, i: int) -> int:
+def first_look(state: State, sieve: Sieve, i: int) -> int:
     """Why row i is no candidate, as far as that can be told without looking at its cards."""
-    refused = state.masks[mask, i]
-    return int(refused) if refused != 0 else no_card_left(state.rows, state.wants, i, s)
+    refused = state.masks[sieve.mask, i]
+    return int(refused) if refused != 0 else no_card_left(state.rows, i, sieve)
 
 
-def look(state: State, batch: Batch, k: int, u: int, v: int, i: int) -> float:
+def look(state: State, batch: Batch, k: int, sieve: Sieve, u: int, v: int, i: int) -> float:
     """Is row i a candidate, and what is it worth? Its score is up to date."""
-    code = first_look(state, batch.mask[k], batch.shape[k], i)
+    code = first_look(state, sieve, i)
     state.vectors.refused[v, i] = code
     return state.vectors.score[u, i] if code == 0 else NEVER
 
 
+def look_at_each(state: State, batch: Batch, k: int, u: int, v: int) -> None:
+    sieve = sieve_of(state.wants, batch.mask[k], batch.shape[k])
+    for i in range(state.size):
+        look(state, batch, k, sieve, u, v, i)
+
+
 def look_at_all(state: State, batch: Batch, k: int, u: int, v: int) -> None:
     vectors, rank = state.vectors, state.rows.rank
-    for i in range(state.size):
-        look(state, batch, k, u, v, i)
+    look_at_each(state, batch, k, u, v)
     for i in range(state.size, vectors.refused.shape[1]):
         vectors.refused[v, i] = INACTIVE
     for block in range(vectors.best.shape[1]):
@@ -135,11 +146,12 @@ def look_at_moved(state: State, batch: Batch, k: int, u: int, v: int, start: int
     leader, most = vectors.leader, vectors.most
     log, stamp, length = vectors.log, vectors.stamp, len(vectors.log)
     spoilt, count = vectors.spoilt, 0
+    sieve = sieve_of(state.wants, batch.mask[k], batch.shape[k])
     for n in range(start, end):
         i = log[n % length]
         if stamp[i] != n:  # it moves again later
             continue
-        points = look(state, batch, k, u, v, i)
+        points = look(state, batch, k, sieve, u, v, i)
         block = i // BLOCK
         if best[v, block] == i and points < high[v, block]:  # the best got worse: another may be better now
             spoilt[count] = block
@@ -209,7 +221,7 @@ def which_fit(state: State, batch: Batch, i: int) -> None:
     """For each pod of the batch, alone: could node i take it now? 1 or 0 in the first column of `results`."""
     for k in range(len(batch.shape)):
         fits = 0
-        if first_look(state, batch.mask[k], batch.shape[k], i) == 0:
+        if first_look(state, sieve_of(state.wants, batch.mask[k], batch.shape[k]), i) == 0:
             s, draw = batch.shape[k], batch.draw[k]
             if node_refusal(state.rows, state.wants, i, s, batch.style, batch.quota, draw, state.scratch) == 0:
                 fits = 1
@@ -219,12 +231,13 @@ def which_fit(state: State, batch: Batch, i: int) -> None:
 def commonest_refusal(state: State, v: int) -> int:
     """What most nodes said; the smallest code on ties."""
     counts, refused = state.scratch.counts, state.vectors.refused
-    for code in range(len(counts)):
+    for code in range(_REASONS):
         counts[code] = 0
+    counts[INACTIVE] = 0
     for i in range(state.size):
         counts[refused[v, i]] += 1
     best = 0
-    for code in range(1, INACTIVE):
+    for code in range(1, _REASONS):
         if counts[code] > counts[best]:
             best = code
     return best if best > 0 else _NO_NODES

@@ -5,7 +5,7 @@ Everything here can be rebuilt from nodes and bound pods; engine/audit.py does s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -54,6 +54,7 @@ from dovetail.policies.rows import (
     COMPUTE,
     CORDONED,
     FLAGS,
+    HARDWARE,
     INDEX,
     KIND,
     KIND_BITS,
@@ -89,6 +90,8 @@ class Ledger:
         self._ranks_stale = False
         self._undo: list[tuple[str, int, float, bool]] | None = None  # (uid, slot, expiry, added) in a transaction
         self._one_slot = np.zeros(1, dtype=np.int64)
+        # Called when a transaction starts; what they return is called if it is undone.
+        self.bystanders: list[Callable[[], Callable[[], None]]] = []
 
     # ---- what the kernel works on -------------------------------------------------------------------------------
 
@@ -203,6 +206,7 @@ class Ledger:
                 entry = self.book.entry[entry, ENTRY_NEXT]
             self._keeper.charge(self.state(), slot, 1)
         note_all_cards(self.rows, row)
+        self.rows.fact[row, HARDWARE] = self.intern.hardware_of(self._hardware(row))
         self.storage.touch(row)
 
     def _write_capacity(self, row: int, node: Node, active: bool) -> None:
@@ -221,6 +225,13 @@ class Ledger:
             for y, score in enumerate(scores):
                 if x != y and x < len(node.devices) and y < len(node.devices):
                     rows.link[row, x, y] = max(0, min(score, 10**6))
+
+    def _hardware(self, row: int) -> bytes:
+        """Everything but names that a row says of its node."""
+        rows = self.rows
+        nameless = rows.card[row].copy()
+        nameless[:, UUID] = 0
+        return b"".join(a.tobytes() for a in (rows.cap[row], nameless, rows.fact[row, :HARDWARE], rows.link[row]))
 
     def _write_card(self, row: int, n: int, device: Device) -> None:
         card = self.rows.card[row, n]
@@ -381,7 +392,7 @@ class Ledger:
         outer, self._undo = self._undo, []
         start = int(self.heads[JOURNAL_LENGTH])
         self.heads[JOURNAL_DEPTH] += 1
-        opened = Transaction()
+        opened, undo = Transaction(), [watch() for watch in self.bystanders]
         try:
             yield opened
         finally:
@@ -390,6 +401,8 @@ class Ledger:
                 self._keeper.roll_back(self.state(), start)
                 for uid, slot, expires, added in reversed(changes):
                     self.pods.drop((uid,)) if added else self.pods.put_back(uid, slot, expires)
+                for one in undo:
+                    one()
             elif outer is not None:
                 outer.extend(changes)
             self.heads[JOURNAL_DEPTH] -= 1

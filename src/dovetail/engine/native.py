@@ -101,7 +101,10 @@ AXES: tuple[tuple[Any, str], ...] = (  # how many dimensions each array has
     ),
     (Wants, "need 2 scored 2 shape 2 ask 2 rule 2 kind_ok 2 uuids 1"),
     (Book, "pod 2 entry 2 peer_row 1"),
-    (Vectors, "score 2 scored 1 refused 2 best 2 high 2 leader 2 most 2 seen 1 log 1 stamp 1 spoilt 1 stale 1"),
+    (
+        Vectors,
+        "score 2 scored 1 refused 2 best 2 high 2 leader 2 most 2 seen 1 log 1 stamp 1 spoilt 1 stale 1 example 1",
+    ),
     (Journal, "line 2 used 2 scored 2 held 3 sums 2 hosts 2"),
     (
         Scratch,

@@ -177,7 +177,8 @@ class Requests:
             return FRESH, FRESH
         profile, room = signature.profile, self._ledger.vectors
         whole = (profile.node, profile.device, signature.shape, signature.mask)
-        if NODE_POLICIES[profile.node].sees_request:
+        policy = NODE_POLICIES[profile.node]
+        if policy.sees_request and policy.offer is None:
             slot = room.slot(whole)
             return slot, slot
         return room.slot(profile.node), room.slot(whole)

@@ -77,6 +77,7 @@ class Vectors(NamedTuple):
     stamp: Ints  # [row]: position in the log of its last move
     spoilt: Ints  # working space: blocks whose best got worse
     stale: Ints  # working space: [quarter], 1 where its leader must be found again
+    example: Ints  # working space: [kind of hardware], an idle node of it
 
 
 class Journal(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from dovetail.engine.intern import MOST_HARDWARE
 from dovetail.engine.state import BLOCK, NONE, Vectors
 from dovetail.policies.rows import Ints
 
@@ -75,4 +76,5 @@ def _arrays(count: int, rows: int, log: Ints) -> Vectors:
         stamp=np.full(rows, NONE, dtype=np.int64),
         spoilt=np.zeros(len(log), dtype=np.int64),
         stale=np.zeros(quarters, dtype=np.int64),
+        example=np.zeros(MOST_HARDWARE, dtype=np.int64),
     )

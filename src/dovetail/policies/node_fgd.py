@@ -6,11 +6,12 @@ order of nodes packs. Nodes with cards of several kinds are judged by the kind o
 
 from __future__ import annotations
 
-from math import exp
-
 from dovetail.policies.cards import WHOLE, milli_on
+from dovetail.policies.idle import cpu_left
 from dovetail.policies.outlook import (
+    POINTS_AT,
     TOTAL,
+    points_of,
     share_line,
     step_of,
     usable,
@@ -21,47 +22,57 @@ from dovetail.policies.outlook import (
 from dovetail.policies.rows import ASK_COUNT, CARDS, CPU, KIND, Ints, NodePolicy, Rows, Wants
 
 
-def points(gain: int, total: int) -> float:
-    """`gain` is in milli times the number of typical pods."""
-    return float(int(100.0 / (1.0 + exp(-gain / (1000.0 * max(1, total))))))
+def worth(rows: Rows, i: int) -> float:
+    """What typical pods can use of the node as it is."""
+    cards = rows.fact[i, CARDS]
+    return float(usable(rows.outlook, rows.card[i, 0, KIND], cpu_left(rows, i), rows.left[i], cards)) if cards else 0.0
 
 
 def offer(
-    rows: Rows, i: int, wants: Wants, s: int, a: int, left: Ints, fitting: Ints, fits: int, chosen: Ints
+    rows: Rows, i: int, wants: Wants, s: int, a: int, left: Ints, worth: float, fitting: Ints, fits: int, chosen: Ints
 ) -> float:
     outlook, cards = rows.outlook, rows.fact[i, CARDS]
     if cards == 0:
-        return points(0, 1)
-    total, kind, cpu = outlook[TOTAL], rows.card[i, 0, KIND], rows.cap[i, CPU] - rows.used[i, CPU]
-    step = step_of(outlook, cpu - wants.need[s, CPU])
+        return float(points_of(outlook, 0))
+    total, kind = outlook[TOTAL], rows.card[i, 0, KIND]
+    step = step_of(outlook, cpu_left(rows, i) - wants.need[s, CPU])
     share, whole = share_line(outlook, kind, step), whole_line(outlook, kind, step)
-    idle, parts = 0, 0  # with the pod's CPU gone and its cards still there
-    for d in range(cards):
-        parts += usable_part(outlook, share, left[d])
+    idle, gain = 0, -int(worth)
+    for d in range(cards):  # with the pod's CPU gone and its cards still there
+        gain += usable_part(outlook, share, left[d])
         idle += left[d] == WHOLE
-    gain = parts - usable(outlook, kind, cpu, left, cards)
     if a < 0:
-        return points(gain + usable_whole(outlook, whole, idle), total)
+        return float(points_of(outlook, gain + usable_whole(outlook, whole, idle)))
+    need = milli_on(rows, wants, i, fitting[0], a)
+    gain += wants.ask[a, ASK_COUNT] * need * total
     if wants.ask[a, ASK_COUNT] > 1:
         for n in range(wants.ask[a, ASK_COUNT]):
             d = fitting[n]
             chosen[n] = d
-            need = milli_on(rows, wants, i, d, a)
-            gain += need * total + usable_part(outlook, share, left[d] - need) - usable_part(outlook, share, left[d])
+            gain += change(outlook, share, left[d], need)
             idle -= left[d] == WHOLE
-        return points(gain + usable_whole(outlook, whole, idle), total)
-    all_idle, one_less = usable_whole(outlook, whole, idle), usable_whole(outlook, whole, max(0, idle - 1))
-    best, high = 0, -1.0
-    for n in range(fits):
+        return float(points_of(outlook, gain + usable_whole(outlook, whole, idle)))
+    busy, fresh = usable_whole(outlook, whole, idle), usable_whole(outlook, whole, max(0, idle - 1))
+    best = gain + change(outlook, share, left[fitting[0]], need) + (fresh if left[fitting[0]] == WHOLE else busy)
+    for n in range(1, fits):
         d = fitting[n]
-        need = milli_on(rows, wants, i, d, a)
-        change = need * total + usable_part(outlook, share, left[d] - need) - usable_part(outlook, share, left[d])
-        change += one_less if left[d] == WHOLE else all_idle
-        if high < 0 or change > best:
-            best = change
-            if points(gain + change, total) > high:
-                high, chosen[0] = points(gain + change, total), d
-    return high
+        if left[d] != left[fitting[n - 1]]:
+            best = max(best, gain + change(outlook, share, left[d], need) + (fresh if left[d] == WHOLE else busy))
+    points = points_of(outlook, best)
+    for n in range(fits):  # of cards with as many points the first
+        d = fitting[n]
+        now = gain + change(outlook, share, left[d], need) + (fresh if left[d] == WHOLE else busy)
+        if now >= outlook[outlook[POINTS_AT] + points]:
+            chosen[0] = d
+            break
+    return float(points)
 
 
-POLICY = NodePolicy("fgd", "Node and card where typical pods lose least to fragments (FGD, ATC 2023).", offer=offer)
+def change(outlook: Ints, share: int, left: int, need: int) -> int:
+    """What typical pods can use of a card with `need` less."""
+    return usable_part(outlook, share, max(0, left - need)) - usable_part(outlook, share, left)
+
+
+POLICY = NodePolicy(
+    "fgd", "Node and card where typical pods lose least to fragments (FGD, ATC 2023).", offer=offer, worth=worth
+)

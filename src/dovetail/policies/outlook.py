@@ -13,6 +13,7 @@ arithmetic is exact). Everything is an integer; divide by `total` pods and a tho
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import exp
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from dovetail.policies.cards import WHOLE
 from dovetail.policies.rows import Ints
 
 # Header of the tables.
-TOTAL, KINDS, STEPS, LEVELS, MOST_CARDS, STEPS_AT, LEVEL_AT, SHARE_AT, WHOLE_AT = range(9)
+TOTAL, KINDS, STEPS, LEVELS, MOST_CARDS, STEPS_AT, LEVEL_AT, SHARE_AT, WHOLE_AT, POINTS_AT = range(10)
 HEADER = 16
 
 Key = TypeVar("Key", bound=tuple[Any, ...])
@@ -62,25 +63,50 @@ def tables(typical: Sequence[TypicalPod], kinds: int, most_cards: int) -> Ints:
             elif pod.cards <= most_cards:
                 whole[kind, step:, pod.cards :] += pod.times
     level_of = np.searchsorted(np.array(levels, dtype=np.int64), np.arange(WHOLE + 1), side="right")
-    parts = (np.array(steps, dtype=np.int64), level_of, share.ravel(), whole.ravel())
+    total = sum(pod.times for pod in typical)
+    parts = (np.array(steps, dtype=np.int64), level_of, share.ravel(), whole.ravel(), thresholds(total))
     starts = HEADER + np.cumsum([0, *(len(part) for part in parts)])
     header = np.zeros(HEADER, dtype=np.int64)
-    header[TOTAL] = sum(pod.times for pod in typical)
+    header[TOTAL] = total
     header[KINDS], header[STEPS], header[LEVELS], header[MOST_CARDS] = kinds, len(steps), len(levels), most_cards
-    header[STEPS_AT], header[LEVEL_AT], header[SHARE_AT], header[WHOLE_AT] = starts[:4]
+    header[STEPS_AT : STEPS_AT + len(parts)] = starts[:-1]
     return np.concatenate([header, *parts]).astype(np.int64)
+
+
+def thresholds(total: int) -> Ints:
+    """[p]: the least gain, in milli times the number of pods, that makes p of FGD's ⌊100 · sigmoid(gain)⌋ points."""
+    unit = 1000 * max(1, total)
+    found = []
+    for p in range(101):
+        low, high = -64 * unit, 64 * unit
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if int(100.0 / (1.0 + exp(-middle / unit))) >= p else (middle, high)
+        found.append(high)
+    return np.array(found, dtype=np.int64)
+
+
+def how_many(outlook: Ints, start: int, count: int, amount: int) -> int:
+    """How many of `count` rising numbers from `start` are no more than `amount`.
+
+    Halving without branches: a wrong guess of the processor costs more than a load.
+    """
+    at = start
+    while count > 0:
+        half = (count + 1) >> 1
+        at += half * (outlook[at + half - 1] <= amount)
+        count -= half
+    return int(at - start)
 
 
 def step_of(outlook: Ints, cpu: int) -> int:
     """How many of the CPU steps fit into `cpu`."""
-    low, high = outlook[STEPS_AT], outlook[STEPS_AT] + outlook[STEPS]
-    while low < high:
-        middle = (low + high) // 2
-        if outlook[middle] <= cpu:
-            low = middle + 1
-        else:
-            high = middle
-    return int(low - outlook[STEPS_AT])
+    return how_many(outlook, outlook[STEPS_AT], outlook[STEPS], cpu)
+
+
+def points_of(outlook: Ints, gain: int) -> int:
+    """FGD's 0 to 100 points."""
+    return max(0, how_many(outlook, outlook[POINTS_AT], 101, gain) - 1)
 
 
 def share_line(outlook: Ints, kind: int, step: int) -> int:

@@ -34,15 +34,16 @@ UNHEALTHY, CORDONED, QUARANTINED, MIG_CARD = 1, 2, 4, 8
 FREE_COMPUTE, FREE_MEMORY = 0, 1
 UNUSABLE = -1  # less than anybody asks for
 
-# Last axis of `fact`. A bit for each kind of card the node has; kinds beyond the 62nd share the last bit.
-CARDS, NODE_FLAGS, KIND_BITS = 0, 1, 2
-FACTS = 3
+# Last axis of `fact`. KIND_BITS has a bit for each kind of card the node has; kinds beyond the 62nd share the last.
+# HARDWARE is the same for nodes that differ in nothing but names: idle ones are worth the same to a joint policy.
+CARDS, NODE_FLAGS, KIND_BITS, HARDWARE = 0, 1, 2, 3
+FACTS = 4
 LAST_KIND_BIT = 62
 ACTIVE, STOCK, MIG_NODE = 1, 2, 4
 
 # Last axis of `shape`.
-FIRST_ASK, LAST_ASK, OWNER, WEIGHT_SLOTS, WEIGHT_COMPUTE, WEIGHT_MEMORY, SIZE = range(7)
-SHAPE_FIELDS = 7
+FIRST_ASK, LAST_ASK, OWNER, WEIGHT_SLOTS, WEIGHT_COMPUTE, WEIGHT_MEMORY, SIZE, LAST_NEED = range(8)
+SHAPE_FIELDS = 8  # LAST_NEED: one past the last resource asked for
 
 # Size classes of pods, by the cards they ask for: in `shape`, and the last axis of `hosts`.
 NO_CARD, PART_OF_A_CARD, ONE_CARD, TWO_CARDS, FOUR_CARDS, MORE_CARDS = range(6)
@@ -115,8 +116,9 @@ class Card(NamedTuple):
 NodeScore = Callable[[Rows, int, Wants, int, Ints], float]
 CardKey = Callable[[Card], float]
 SetChooser = Callable[[Rows, int, Wants, int, int, Ints, Ints, int, Ints, Ints], None]
-# rows, node, wants, shape, ask or -1, milli left per card, cards that fit, how many they are, cards chosen -> score
-Offer = Callable[[Rows, int, Wants, int, int, Ints, Ints, int, Ints], float]
+# rows, node, wants, shape, ask or -1, milli left per card, the node's worth, cards that fit, how many, cards chosen
+Offer = Callable[[Rows, int, Wants, int, int, Ints, float, Ints, int, Ints], float]
+Worth = Callable[[Rows, int], float]
 ColumnOf = Callable[[str], int]  # resource name -> column
 
 
@@ -131,12 +133,14 @@ class NodePolicy:
     """Which node. `score` is in the policy's own unit and compared only within one profile.
 
     A joint policy has an `offer` instead: one call that chooses the cards and says what the node is worth with them.
+    What it makes of a node whatever is asked for is its `worth`, kept until the node moves.
     """
 
     name: str
     sentence: str
     score: NodeScore | None = None
     offer: Offer | None = None
+    worth: Worth | None = None
     lowest_wins: bool = False
     sees_request: bool = True  # reads `wants`; where not, all requests share one set of scores
     counts_owner: bool = False  # reads `peers`

@@ -1,11 +1,12 @@
 # Everything lives in .venv of this clone. `make` alone lists what there is to do.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-fast lint bench lock clean
+.PHONY: help venv demo test test-fast lint bench repro lock clean
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 WORKERS ?= 2
+DATA ?= ../shared/data/openb
 export UV_PYTHON_DOWNLOADS := never
 export PYTHON
 
@@ -34,6 +35,9 @@ lint: $(INSTALLED) ## Style (ruff) and types (mypy --strict)
 
 bench: $(INSTALLED) ## Decisions per second; the last line is JSON
 	@$(BIN)/python bench/decisions.py
+
+repro: $(INSTALLED) ## Hold replays against published curves (DATA=folder); the last line is JSON
+	@$(BIN)/python bench/repro.py "$(DATA)"
 
 lock: ## Pin requirements.txt anew from pyproject.toml (needs uv)
 	uv pip compile --quiet --generate-hashes --python-version 3.11 --extra dev --no-emit-index-url \

@@ -12,6 +12,7 @@ from typing import NoReturn
 import click
 
 from dovetail import __version__
+from dovetail.cli.compare import compare
 from dovetail.cli.completion import completion
 from dovetail.cli.demo import demo
 from dovetail.cli.errors import BUG, INTERRUPTED
@@ -19,6 +20,7 @@ from dovetail.cli.explain import explain
 from dovetail.cli.generate import generate
 from dovetail.cli.plan import plan
 from dovetail.cli.policies import policies
+from dovetail.cli.replay import replay
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -47,7 +49,7 @@ def cli(debug: bool) -> None:
     """
 
 
-for command in (demo, plan, explain, generate, policies, completion):
+for command in (demo, plan, explain, replay, compare, generate, policies, completion):
     cli.add_command(command)
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 PATIENCE = 2.0  # seconds
+BAR = 24  # characters
+What = str | Callable[[], str]  # a text that changes is asked for every second
 
 
 @contextmanager
-def progress(what: str, patience: float = PATIENCE) -> Iterator[None]:
+def progress(what: What, patience: float = PATIENCE) -> Iterator[None]:
     """Says what is being done, and for how long already; wipes its line in the end."""
     if not sys.stderr.isatty():
         yield
@@ -27,12 +29,40 @@ def progress(what: str, patience: float = PATIENCE) -> Iterator[None]:
         thread.join()
 
 
-def _show(what: str, done: threading.Event, patience: float) -> None:
+class Countdown:
+    """What is being done, how many of it are done, and how long the rest may take."""
+
+    def __init__(self, what: str = "") -> None:
+        self._what, self._done, self._total = what, 0, 0
+        self._started = time.monotonic()
+
+    def say(self, what: str, done: int, total: int) -> None:
+        if what != self._what:
+            self._what, self._started = what, time.monotonic()
+        self._done, self._total = done, total
+
+    def __str__(self) -> str:
+        if self._total <= 1:
+            return self._what
+        full = BAR * self._done // self._total
+        bar = f"▕{'█' * full}{'·' * (BAR - full)}▏"
+        return f"{self._what} {bar} {self._done:,} of {self._total:,}{self._left()}"
+
+    def _left(self) -> str:
+        if not 0 < self._done < self._total:
+            return ""
+        seconds = (time.monotonic() - self._started) / self._done * (self._total - self._done)
+        minutes = f"{seconds / 60:.0f} min" if seconds >= 100 else f"{seconds:.0f} s"
+        return f", about {minutes} left"
+
+
+def _show(what: What, done: threading.Event, patience: float) -> None:
     started = time.monotonic()
     if done.wait(patience):
         return
     while True:
-        sys.stderr.write(f"\r{what} … {time.monotonic() - started:.0f} s ")
+        text = what if isinstance(what, str) else what()
+        sys.stderr.write(f"\r{text} … {time.monotonic() - started:.0f} s \033[K")
         sys.stderr.flush()
         if done.wait(1.0):
             break

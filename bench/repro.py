@@ -1,0 +1,81 @@
+"""`make repro`: the experiments of the FGD paper replayed and held against its published curves.
+
+Prints a table per policy and trace; the last line is JSON. Exit code 1 where something that must hold does not.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from time import perf_counter
+
+from dovetail.cli.progress import Countdown, progress
+from dovetail.cli.table import render
+from dovetail.sim.published import POLICIES, experiments
+from dovetail.sim.repro import END, FGD, FULL, RANDOM, Found, Gap, random_gaps, reproduce, verdict
+from dovetail.sim.trace import TraceError
+
+
+def main(folder: str) -> int:
+    try:
+        given = experiments(Path(folder))
+    except TraceError as error:
+        print(f"repro: {error}", file=sys.stderr)
+        return 2
+    started, countdown = perf_counter(), Countdown("Replaying")
+    with progress(lambda: str(countdown)):
+        found = reproduce(given, countdown.say)
+    judged = verdict(found)
+    print(policy_table(found.gaps))
+    print()
+    print(random_table(found.gaps))
+    if judged["snug"]:
+        print()
+        print(snug_table(found, judged["snug"]))
+    runs = len(found.gaps) + sum(map(len, found.snug.values()))
+    print(f"\n{runs} runs in {perf_counter() - started:.0f} s on two processes")
+    print(json.dumps(judged))
+    return 0 if judged["pass"] else 1
+
+
+def policy_table(gaps: list[Gap]) -> str:
+    """Points of all GPU capacity; the worst over all seeds and all 131 columns."""
+    rows = []
+    for policy in POLICIES.values():
+        if policy == RANDOM:
+            continue
+        for trace in dict.fromkeys(gap.trace for gap in gaps):
+            here = [gap for gap in gaps if (gap.policy, gap.trace) == (policy, trace)]
+            if here:
+                same = f"{sum(gap.identical for gap in here)}/{len(here)}"
+                worst = max(gap.allocated for gap in here), max(gap.fragmented for gap in here)
+                end = sum(gap.end for gap in here) / len(here)
+                rows.append((policy, trace, same, f"{worst[0]:.4f}", f"{worst[1]:.4f}", f"{end:+.4f}"))
+    return render(
+        ("POLICY", "TRACE", "IDENTICAL", "WORST PLACED", "WORST FRAGMENTED", "MEAN END"), rows, right=range(2, 6)
+    )
+
+
+def random_table(gaps: list[Gap]) -> str:
+    rows = [(RANDOM, trace, f"{difference:+.4f}") for trace, difference in random_gaps(gaps).items()]
+    return render(("POLICY", "TRACE", "MEAN END"), rows, right=(2,))
+
+
+def snug_table(found: Found, gains: dict[str, dict[str, dict[str, object]]]) -> str:
+    """Mean gain over fgd in points, when 100 % had arrived and in the end."""
+    columns = [(how, f"at_{at}") for how in gains for at in (FULL, END)]
+    traces = list(dict.fromkeys(trace for trace, _ in found.fgd))
+    rows = []
+    for trace in traces:
+        values = [gains[how][at]["traces"][trace] for how, at in columns]  # type: ignore[index]
+        rows.append((trace, *(f"{value:+.3f}" for value in values)))
+    for what in ("mean", "median"):
+        rows.append((what, *(f"{gains[how][at][what]:+.3f}" for how, at in columns)))
+    rows.append(("seeds won", *(f"{gains[how][at]['wins']}/{gains[how][at]['runs']}" for how, at in columns)))
+    header = ("SNUG MINUS " + FGD.upper(), *(f"{how.upper()} {at[3:]} %" for how, at in columns))
+    return render(header, rows, right=range(1, len(header)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,173 @@
+"""Options that `replay` and `compare` share, and what they ask for. Imports nothing heavy, as --help must be quick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import CompletionItem
+
+from dovetail.cli.errors import Refused
+from dovetail.cli.options import Function, color_option, engine_option
+from dovetail.sim.workload import DEFAULT_CLUSTER, Workload
+
+if TYPE_CHECKING:
+    from dovetail.sim.runs import Recipe, Setting
+
+OUTPUTS = ("table", "json", "csv")
+MODES = ("inflation", "time")
+QUEUES = ("backfill", "strict")
+GENERATED = "generated"
+MOST_SEEDS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the options say beside traces, seeds and policies; None = not said."""
+
+    jobs: int | None = None
+    cluster: str | None = None
+    ratio: float | None = None
+    mode: str = MODES[0]
+    queue: str | None = None
+    compress: float | None = None
+    learn: bool = False
+    engine: str = "auto"
+    skip_bad: bool = False
+
+    def check(self, files: bool, generated: bool, orders: bool) -> None:
+        """Options that would do nothing are refused: whoever gave them expects something."""
+        if self.mode == "time":
+            wrong = {"--order": orders, "--ratio": self.ratio is not None}
+            reason = "is for --mode inflation; in time mode jobs arrive when the trace says"
+        else:
+            wrong = {"--queue": self.queue is not None, "--compress": self.compress is not None}
+            reason = "is for --mode time; add it"
+        for option, given in wrong.items():
+            if given:
+                raise Refused(f"{option} {reason}")
+        if files and not generated and (self.jobs is not None or self.cluster is not None):
+            raise Refused("--jobs and --cluster are for generated jobs; leave them out, or leave the files out")
+        if self.compress is not None and not 0 < self.compress <= 1e6:
+            raise Refused(f"--compress {self.compress:g}: take a number above 0 and up to 1,000,000")
+
+    def setting(self) -> Setting:
+        from dovetail.sim.orders import RATIO
+        from dovetail.sim.runs import Setting
+
+        ratio = RATIO if self.ratio is None else self.ratio
+        return Setting(self.mode, self.queue or QUEUES[0], not self.learn, ratio, self.engine)
+
+    def recipe(self) -> Recipe:
+        from dovetail.sim.clusters import parse_cluster
+        from dovetail.sim.runs import Recipe
+
+        workload = Workload() if self.jobs is None else Workload(jobs=self.jobs)
+        cluster = DEFAULT_CLUSTER if self.cluster is None else self.cluster
+        parse_cluster(cluster)
+        return Recipe(workload, cluster, self.compress or 1.0)
+
+
+def complete_policies(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The last of a list; behind a slash the GPU policies."""
+    from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
+
+    before, comma, last = incomplete.rpartition(",")
+    node, slash, device = last.partition("/")
+    table = DEVICE_POLICIES if slash else NODE_POLICIES
+    stem = f"{before}{comma}{node}/" if slash else f"{before}{comma}"
+    begun = device if slash else last
+    return [CompletionItem(stem + name, help=row.sentence) for name, row in table.items() if name.startswith(begun)]
+
+
+def parse_seeds(text: str) -> list[int]:
+    """`42-51`, `1,2,5-7`."""
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise Refused(f"--seeds {text[:60]!r}: write whole numbers from 0, such as 42-51 or 1,2,5-7")
+        low, high = int(first), int(last or first)
+        if high < low or high - low >= MOST_SEEDS or high >= 2**32:
+            raise Refused(f"--seeds {part.strip()[:60]!r}: from low to high, at most {MOST_SEEDS:,} seeds below 2³²")
+        found.update(dict.fromkeys(range(low, high + 1)))
+    return list(found)
+
+
+def parse_policies(values: tuple[str, ...]) -> list[str]:
+    """Lists put together. A GPU policy behind NODE/GPU that is no node policy goes on with the chain."""
+    from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
+
+    found: list[str] = []
+    for value in values:
+        first = len(found)
+        for name in (part.strip() for part in value.split(",")):
+            chained = len(found) > first and "/" in found[-1]
+            if chained and name in DEVICE_POLICIES and name not in NODE_POLICIES:
+                found[-1] += f",{name}"
+            else:
+                found.append(name)
+    return list(dict.fromkeys(found))
+
+
+def check_targets(plot: Path | None, report: Path | None) -> None:
+    """Before the work is done, not after."""
+    if plot is not None and plot.suffix.lower() not in (".svg", ".png"):
+        raise Refused(f"--plot {plot}: the name must end in .svg or .png")
+    for path in (plot, report):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise Refused(f"{path}: there is no folder {path.absolute().parent}; make it first")
+        if path is not None and path.is_dir():
+            raise Refused(f"{path}: is a folder; name a file in it")
+
+
+_FILE = click.Path(path_type=Path)
+_SIM_OPTIONS = (
+    click.option("--jobs", type=int, metavar="N", help=f"How many jobs are generated.  [default: {Workload().jobs:,}]"),
+    click.option(
+        "--cluster",
+        metavar="SPEC",
+        help="Machines of generated jobs: COUNTxMODEL:GPUS, separated by commas.  [default: as `generate`]",
+    ),
+    click.option(
+        "--ratio",
+        type=float,
+        metavar="X",
+        help="Where orders are drawn: jobs ask for this many times the GPU capacity in the end.  [default: 1.3]",
+    ),
+    click.option(
+        "--mode",
+        type=click.Choice(MODES),
+        default=MODES[0],
+        show_default=True,
+        help="inflation: pods come and stay until the cluster is full; time: jobs arrive, wait, run and leave.",
+    ),
+    click.option(
+        "--queue",
+        type=click.Choice(QUEUES),
+        help="In time mode: may a job overtake one that waits?  [default: backfill]",
+    ),
+    click.option("--compress", type=float, metavar="FACTOR", help="In time mode: jobs arrive so many times as fast."),
+    click.option("--learn", is_flag=True, help="Policies learn which pods are typical; else they are told."),
+    engine_option,
+    click.option("--skip-bad", is_flag=True, help="Leave out rows that are wrong, and say how many."),
+    click.option(
+        "-o",
+        "--output",
+        type=click.Choice(OUTPUTS),
+        default=OUTPUTS[0],
+        show_default=True,
+        help="How to print: a table for people, json and csv for programs.",
+    ),
+    click.option("--plot", type=_FILE, metavar="FILE", help="Draw the curves: .svg, or .png with the extra `plot`."),
+    click.option("--report", type=_FILE, metavar="FILE", help="Write the findings as one HTML page."),
+    color_option,
+)
+
+
+def sim_options(function: Function) -> Function:
+    for option in reversed(_SIM_OPTIONS):
+        function = option(function)
+    return function

@@ -17,22 +17,14 @@ from dovetail.model.device import Device
 from dovetail.model.node import Enforcer, Node, Taint
 from dovetail.model.pod import Container, ContainerKind, DeviceAsk, DeviceRules, Group, Pod, Profile, Quota
 from dovetail.model.rules import AffinityTerm, NodeRules, Requirement, Toleration
+from dovetail.policies.table import NODE_POLICIES as TABLE
 
 GIB = 2**30
 DONGLE = "example.com/dongle"
 MODELS = {"NVIDIA": ("NVIDIA A100-SXM4-80GB", "NVIDIA T4"), "AMD": ("AMD MI300X",)}
 TAINT = Taint("gpu", "only", "NoSchedule")
-NODE_POLICIES = (
-    "binpack",
-    "spread",
-    "spread-replicas",
-    "least-allocated",
-    "most-allocated",
-    "requested-to-capacity-ratio",
-    "fit-plus",
-    "first-fit",
-    "random",
-)
+NODE_POLICIES = tuple(TABLE)
+JOINT_POLICIES = tuple(name for name, policy in TABLE.items() if policy.offer is not None)
 CHAINS = (
     ("binpack",),
     ("spread",),
@@ -41,11 +33,14 @@ CHAINS = (
     ("topology-aware",),
     ("first-fit",),
     ("random",),
+    ("best-fit",),
     ("binpack", "numa"),
     ("numa", "spread"),
     ("mutex", "topology-aware"),
 )
 ALL_PROFILES = tuple(Profile(node, chain) for node in NODE_POLICIES for chain in CHAINS)
+JOINT_PROFILES = tuple(Profile(node) for node in JOINT_POLICIES)
+SEPARATE_PROFILES = tuple(profile for profile in ALL_PROFILES if profile.node not in JOINT_POLICIES)
 ARGUMENTS = {
     "fit-plus": {
         "resources": {

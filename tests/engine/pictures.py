@@ -24,13 +24,20 @@ from dovetail.model.decision import Decision
 from dovetail.model.events import NodeChanged
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Quota
-from tests.strategies import ARGUMENTS
+from tests.strategies import ARGUMENTS, World
 
 
 def made(nodes: Iterable[Node], mode: str = "interpreted", quotas: tuple[Quota, ...] = (), **options: Any) -> Scheduler:
     scheduler = Scheduler(ARGUMENTS, quotas, mode, **options)
     for node in nodes:
         scheduler.handle(NodeChanged(0.0, node))
+    return scheduler
+
+
+def told(world: World, mode: str = "interpreted", **options: Any) -> Scheduler:
+    """A scheduler that knows the workload beforehand, so that joint policies learn nothing on the way."""
+    scheduler = made(world.nodes, mode, **options)
+    scheduler.outlook.expect((pod, 1) for group in world.groups for pod in group.pods)
     return scheduler
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 from dovetail.engine.intern import NOBODY
 from dovetail.engine.ledger import Ledger
+from dovetail.engine.state import ALLOCATED, POD_SHAPE, POD_STATE, RESERVED
 from dovetail.model.pod import Pod
 from dovetail.policies.cards import WHOLE
 from dovetail.policies.outlook import TypicalPod, most_frequent, tables
@@ -19,95 +20,141 @@ from dovetail.policies.rows import (
     ASK_PERCENT,
     ASK_RULE,
     CARD_MEMORY,
+    CARDS,
+    COMPUTE,
     CPU,
     FIRST_ASK,
+    FLAGS,
     KIND,
     LAST_ASK,
+    QUARANTINED,
     Ints,
 )
+from dovetail.policies.table import NODE_POLICIES
 
 FORGET_FROM = 8192  # pods between two looks back; what came before counts half from then on
 
 
 class Outlook:
-    """Counts requests by shape. The tables are made again when the number of pods seen has doubled."""
+    """Counts requests by shape. Each time the number of pods has doubled, it looks back, and the tables are made again.
+
+    What they are made of depends on the pods that came and on nothing else: not on how they were bundled, not on who
+    asked for an explanation in between, not on what was tried and undone.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._times: Counter[int] = Counter()  # shape -> pods
+        self._basis: Mapping[int, int] = {}  # the same at the last look back
         self.told = False
         self.learning = False
-        self.until_next = 1  # pods to be seen before the tables are made again
-        self._made_for: tuple[int, int] | None = None  # kinds of card, most cards on a node
+        self._begun = False  # a pod with a joint policy came
+        self.until_next = 1  # pods to be seen before the next look back
+        self._made_of: tuple[Mapping[int, int], int, int] | None = None  # basis, kinds of card, most cards on a node
+        ledger.bystanders.append(self._remember)
 
     def expect(self, pods: Iterable[tuple[Pod, int]]) -> None:
         """This is the workload, each pod so many times. Nothing is learned from now on."""
         self._times = Counter()
         for pod, times in pods:
             self._times[self._shape(pod)] += times
-        self.told, self.learning, self._made_for = True, False, None
+        self._basis = dict(self._times)
+        self.told, self.learning = True, False
+
+    def start_learning(self) -> None:
+        """Pods with a joint policy are about to come; unless the workload was told."""
+        self.learning = not self.told
 
     def see(self, pods: Iterable[tuple[Pod, int]]) -> None:
-        """Pods that came. At most `until_next` of them at a time, so that it does not matter how they are bundled."""
-        for pod, times in pods:
+        """Pods that came, at most `until_next` at a time. Those before the first with a joint policy do not count,
+        but what runs when it comes does."""
+        came = list(pods)
+        if not self._begun:
+            if all(NODE_POLICIES[pod.profile.node].offer is None for pod, _ in came):
+                return
+            self._begun = True
+            self._times.update(self._there())
+            self.until_next = -self._times.total()
+        for pod, times in came:
             self._times[self._shape(pod)] += times
             self.until_next -= times
         if self.until_next <= 0:
-            self._made_for = None
-
-    def start_learning(self) -> None:
-        """From the pods that are there, and from those that come from now on; unless the workload was told."""
-        if not self.told and not self.learning:
-            self.learning = True
-            self.see((held.pod, 1) for held in self._ledger.pods.values())
+            self._look_back()
 
     def prepare(self) -> None:
         """A joint policy is about to decide: bring the tables up to date."""
-        self.start_learning()
-        fit_for = (len(self._ledger.intern.kinds), self._ledger.rows.card.shape[1])
-        if fit_for != self._made_for:
-            self._ledger.storage.set_outlook(tables(self._typical(), *fit_for))
+        basis = self._basis if self._begun or self.told else self._there()
+        kinds, cards = len(self._ledger.intern.kinds), self._ledger.rows.card.shape[1]
+        made = self._made_of
+        if made is None or made[0] is not basis or made[1:] != (kinds, cards):
+            self._ledger.storage.set_outlook(tables(self._typical(basis), kinds, cards))
             self._ledger.vectors.forget()
-            self._made_for = fit_for
-            if self.learning and self.until_next <= 0:
-                self._look_ahead()
+            self._made_of = basis, kinds, cards
 
-    def _look_ahead(self) -> None:
+    def _look_back(self) -> None:
         seen = self._times.total()
+        self._basis = dict(self._times)
         if seen >= 2 * FORGET_FROM:
             self._times = Counter({shape: -(-times // 2) for shape, times in self._times.items()})
         self.until_next = max(1, min(seen, FORGET_FROM))
 
+    def _there(self) -> dict[int, int]:
+        """Who holds something now, by shape."""
+        pod = self._ledger.book.pod
+        holding = np.isin(pod[:, POD_STATE], (RESERVED, ALLOCATED))
+        shapes, times = np.unique(pod[holding, POD_SHAPE], return_counts=True)
+        return dict(zip(shapes.tolist(), times.tolist(), strict=True))
+
+    def _remember(self) -> Callable[[], None]:
+        """What came in a transaction that is undone never came."""
+        times, basis, until_next = self._times.copy(), self._basis, self.until_next
+        told, learning, begun = self.told, self.learning, self._begun
+
+        def restore() -> None:
+            self._times, self._basis, self.until_next = times, basis, until_next
+            self.told, self.learning, self._begun = told, learning, begun
+
+        return restore
+
     def _shape(self, pod: Pod) -> int:
         return self._ledger.intern.shape(pod, NOBODY)
 
-    def _typical(self) -> list[TypicalPod]:
+    def _typical(self, basis: Mapping[int, int]) -> list[TypicalPod]:
         """Pods that ask for cards of several vendors or sizes are counted by their first ask."""
         requests: Counter[TypicalPod] = Counter()
-        memory = self._memory_by_kind()
-        for shape, times in self._times.items():
-            requests[self._request(shape, memory)] += times
+        memory, compute = self._sizes()
+        for shape, times in basis.items():
+            requests[self._request(shape, memory, compute)] += times
         if self.told:
             return [pod._replace(times=times) for pod, times in requests.items()]
-        counted = [((pod.cpu, pod.cards, pod.parts), times) for pod, times in requests.items()]
-        return [TypicalPod(times, *key) for key, times in most_frequent(counted)]
+        names = list(self._ledger.intern.kinds)  # their numbers depend on who came first, and may not break ties
+        counted = [
+            ((pod.cpu, pod.cards, sorted((names[kind], milli) for kind, milli in pod.parts), pod.parts), times)
+            for pod, times in requests.items()
+        ]
+        return [TypicalPod(times, cpu, cards, parts) for (cpu, cards, _, parts), times in most_frequent(counted)]
 
-    def _request(self, shape: int, memory: Ints) -> TypicalPod:
+    def _request(self, shape: int, memory: Ints, compute: Ints) -> TypicalPod:
         wants = self._ledger.intern.wants
         first, cpu = int(wants.shape[shape, FIRST_ASK]), int(wants.need[shape, CPU])
         if first == wants.shape[shape, LAST_ASK]:
             return TypicalPod(1, cpu, 0, ())
         ask = wants.ask[first]
         parts = []
-        for kind in np.flatnonzero(wants.kind_ok[ask[ASK_RULE], : len(memory)]).tolist():
+        for kind in np.flatnonzero(wants.kind_ok[ask[ASK_RULE], : len(memory)] & (memory >= 0)).tolist():
             share = int(ask[ASK_PERCENT]) * WHOLE // 100
             if ask[ASK_PERCENT] < 0:
                 share = -(-int(ask[ASK_MEMORY]) * WHOLE // max(1, int(memory[kind])))
-            parts.append((kind, min(WHOLE, max(1, share, int(ask[ASK_COMPUTE])))))
+            part = int(ask[ASK_COMPUTE]) * WHOLE // max(1, int(compute[kind]))
+            parts.append((kind, min(WHOLE, max(1, share, part))))
         return TypicalPod(1, cpu, int(ask[ASK_COUNT]), tuple(parts))
 
-    def _memory_by_kind(self) -> Ints:
-        card = self._ledger.rows.card
-        memory = np.zeros(max(1, len(self._ledger.intern.kinds)), dtype=np.int64)
-        np.maximum.at(memory, card[:, :, KIND].ravel(), card[:, :, CARD_MEMORY].ravel())
-        return memory
+    def _sizes(self) -> tuple[Ints, Ints]:
+        """Memory and compute of the largest card of each kind; −1 where nobody registers one."""
+        rows, kinds = self._ledger.rows, max(1, len(self._ledger.intern.kinds))
+        there = np.arange(rows.card.shape[1]) < rows.fact[:, CARDS, None]
+        card = rows.card[there & (rows.card[:, :, FLAGS] & QUARANTINED == 0)]
+        memory, compute = np.full((2, kinds), -1, dtype=np.int64)
+        np.maximum.at(memory, card[:, KIND], card[:, CARD_MEMORY])
+        np.maximum.at(compute, card[:, KIND], card[:, COMPUTE])
+        return memory, compute

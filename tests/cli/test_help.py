@@ -17,7 +17,7 @@ HEAVY = ("numpy", "numba", "yaml", "msgspec", "asyncio", "dovetail.engine", "dov
 
 
 def test_all_commands_are_there() -> None:
-    assert COMMANDS == ["completion", "demo", "explain", "generate", "plan", "policies"]
+    assert COMMANDS == ["compare", "completion", "demo", "explain", "generate", "plan", "policies", "replay"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -35,7 +35,8 @@ def test_every_option_says_what_it_does(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["plan", "--help"], ["explain", "-h"], ["generate", "-h"], ["--version"]]
+    "arguments",
+    [["--help"], ["--version"], *([command, "-h"] for command in ("plan", "explain", "generate", "replay", "compare"))],
 )
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     code = (
@@ -68,14 +69,24 @@ def test_completion_prints_a_script(shell: str, run: Run) -> None:
     assert result.output.startswith("#compdef dovetail" if shell == "zsh" else "# To install")
 
 
-def test_policies_are_completed(run: Run) -> None:
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("plan --node-policy fit", "fit-plus"),
+        ("replay --policy best", "best-fit"),
+        ("compare --policy fgd,best", "fgd,best-fit"),
+        ("compare --baseline binpack/mu", "binpack/mutex"),
+        ("compare --mo", "--mode"),
+    ],
+)
+def test_policies_are_completed(words: str, completed: str) -> None:
     environment = {
         "_DOVETAIL_COMPLETE": "bash_complete",
-        "COMP_WORDS": "dovetail plan --node-policy fit",
-        "COMP_CWORD": "3",
+        "COMP_WORDS": f"dovetail {words}",
+        "COMP_CWORD": str(len(words.split())),
     }
     done = subprocess.run([sys.executable, "-m", "dovetail.cli"], capture_output=True, text=True, env=environment)
-    assert "fit-plus" in done.stdout
+    assert f"plain,{completed}\n" in done.stdout
 
 
 def test_policies_lists_both_axes(run: Run) -> None:

@@ -88,6 +88,7 @@ class Ledger:
         self._names_lent = False  # decisions look into the list: write into a copy
         self._masks: dict[NodeRules, int] = {}
         self._ranks_stale = False
+        self.nodes_written = 0  # grows with every change of a node
         self._undo: list[tuple[str, int, float, bool]] | None = None  # (uid, slot, expiry, added) in a transaction
         self._one_slot = np.zeros(1, dtype=np.int64)
         # Called when a transaction starts; what they return is called if it is undone.
@@ -185,6 +186,7 @@ class Ledger:
 
     def _write_row(self, row: int, node: Node, active: bool) -> None:
         """Rebuild one row from the node and from what its pods hold: there is no way to forget one of them."""
+        self.nodes_written += 1
         holding = self._held_on(row)
         uuids = {device.uuid for device in node.devices}
         lost = {d.uuid: d for d in self.devices(row) if d.uuid not in uuids}

@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from dovetail.engine.intern import NOBODY
 from dovetail.engine.ledger import Ledger
 from dovetail.engine.state import ALLOCATED, POD_SHAPE, POD_STATE, RESERVED
 from dovetail.model.pod import Pod
 from dovetail.policies.cards import WHOLE
-from dovetail.policies.outlook import TypicalPod, most_frequent, tables
+from dovetail.policies.outlook import tables
 from dovetail.policies.rows import (
     ASK_COMPUTE,
     ASK_COUNT,
@@ -31,6 +32,7 @@ from dovetail.policies.rows import (
     Ints,
 )
 from dovetail.policies.table import NODE_POLICIES
+from dovetail.policies.typical import TypicalPod, most_frequent
 
 FORGET_FROM = 8192  # pods between two looks back; what came before counts half from then on
 
@@ -50,7 +52,10 @@ class Outlook:
         self.learning = False
         self._begun = False  # a pod with a joint policy came
         self.until_next = 1  # pods to be seen before the next look back
-        self._made_of: tuple[Mapping[int, int], int, int] | None = None  # basis, kinds of card, most cards on a node
+        self._values = False  # some policy reads the tables of policies/values.py
+        self._counted = -1  # nodes written when the cards were counted
+        self._cards: tuple[int, ...] = ()  # milli of each kind
+        self._made_of: tuple[Mapping[int, int], int, int, tuple[int, ...] | None] | None = None
         ledger.bystanders.append(self._remember)
 
     def expect(self, pods: Iterable[tuple[Pod, int]]) -> None:
@@ -81,15 +86,16 @@ class Outlook:
         if self.until_next <= 0:
             self._look_back()
 
-    def prepare(self) -> None:
-        """A joint policy is about to decide: bring the tables up to date."""
+    def prepare(self, values: bool = False) -> None:
+        """A joint policy is about to decide: bring the tables up to date, those of policies/values.py included."""
+        self._values = self._values or values
         basis = self._basis if self._begun or self.told else self._there()
         kinds, cards = len(self._ledger.intern.kinds), self._ledger.rows.card.shape[1]
-        made = self._made_of
-        if made is None or made[0] is not basis or made[1:] != (kinds, cards):
-            self._ledger.storage.set_outlook(tables(self._typical(basis), kinds, cards))
+        made_of = (basis, kinds, cards, self._capacity() if self._values else None)
+        if self._made_of is None or self._made_of[0] is not basis or self._made_of[1:] != made_of[1:]:
+            self._ledger.storage.set_outlook(tables(self._typical(basis), *made_of[1:]))
             self._ledger.vectors.forget()
-            self._made_of = basis, kinds, cards
+            self._made_of = made_of
 
     def _look_back(self) -> None:
         seen = self._times.total()
@@ -149,11 +155,23 @@ class Outlook:
             parts.append((kind, min(WHOLE, max(1, share, part))))
         return TypicalPod(1, cpu, int(ask[ASK_COUNT]), tuple(parts))
 
+    def _capacity(self) -> tuple[int, ...]:
+        """Milli of each kind of card in the cluster."""
+        if self._counted != self._ledger.nodes_written:
+            rows, kinds = self._ledger.rows, max(1, len(self._ledger.intern.kinds))
+            cards = np.bincount(rows.card[self._registered(), KIND], minlength=kinds)
+            self._counted, self._cards = self._ledger.nodes_written, tuple((cards * WHOLE).tolist())
+        return self._cards
+
+    def _registered(self) -> npt.NDArray[np.bool_]:
+        """[node, card]: cards that nodes speak of, in the order they stand in `rows.card`."""
+        rows = self._ledger.rows
+        there = np.arange(rows.card.shape[1]) < rows.fact[:, CARDS, None]
+        return np.asarray(there & (rows.card[:, :, FLAGS] & QUARANTINED == 0))
+
     def _sizes(self) -> tuple[Ints, Ints]:
         """Memory and compute of the largest card of each kind; −1 where nobody registers one."""
-        rows, kinds = self._ledger.rows, max(1, len(self._ledger.intern.kinds))
-        there = np.arange(rows.card.shape[1]) < rows.fact[:, CARDS, None]
-        card = rows.card[there & (rows.card[:, :, FLAGS] & QUARANTINED == 0)]
+        card, kinds = self._ledger.rows.card[self._registered()], max(1, len(self._ledger.intern.kinds))
         memory, compute = np.full((2, kinds), -1, dtype=np.int64)
         np.maximum.at(memory, card[:, KIND], card[:, CARD_MEMORY])
         np.maximum.at(compute, card[:, KIND], card[:, COMPUTE])

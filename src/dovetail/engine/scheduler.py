@@ -311,13 +311,13 @@ class Scheduler:
         """The profile's kernel, for the mode in force. What its policy looks at is up to date."""
         kernel = self._builder.kernel(profile)
         if kernel.node_policy.offer is not None:
-            self.outlook.prepare()
+            self.outlook.prepare(kernel.node_policy.reads_values)
         return kernel
 
     def lens(self, profile: Profile) -> Lens:
         """The same functions without numba: for looking at single nodes."""
         if NODE_POLICIES[profile.node].offer is not None:
-            self.outlook.prepare()
+            self.outlook.prepare(NODE_POLICIES[profile.node].reads_values)
         return self._interpreter.lens(profile)
 
     def _needs_care(self, group: Group) -> bool:

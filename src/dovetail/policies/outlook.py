@@ -12,45 +12,28 @@ arithmetic is exact). Everything is an integer; divide by `total` pods and a tho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import exp
-from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from dovetail.policies.cards import WHOLE
 from dovetail.policies.rows import Ints
+from dovetail.policies.typical import TypicalPod
+from dovetail.policies.values import GPU, card_values, cpu_factors, prices
 
 # Header of the tables.
-TOTAL, KINDS, STEPS, LEVELS, MOST_CARDS, STEPS_AT, LEVEL_AT, SHARE_AT, WHOLE_AT, POINTS_AT = range(10)
+TOTAL, KINDS, STEPS, LEVELS, MOST_CARDS = range(5)
+STEPS_AT, LEVEL_AT, SHARE_AT, WHOLE_AT, POINTS_AT, VALUE_AT, FACTOR_AT, KEEP_AT, PRICE_AT = range(5, 14)
 HEADER = 16
-
-Key = TypeVar("Key", bound=tuple[Any, ...])
-
-
-class TypicalPod(NamedTuple):
-    """A request and how often it comes."""
-
-    times: int
-    cpu: int
-    cards: int
-    parts: tuple[tuple[int, int], ...]  # (kind of card it accepts, milli it takes of each there)
+KEEP_WHOLE = 0.06  # what an idle card is worth beyond its value to pods that want whole ones
 
 
-def most_frequent(counted: Iterable[tuple[Key, int]], part: float = 0.95) -> list[tuple[Key, int]]:
-    """From the top until they make up this part of all; of equally frequent ones those with the larger key."""
-    ranked = sorted(counted, key=lambda item: (item[1], item[0]), reverse=True)
-    total, so_far, kept = sum(times for _, times in ranked), 0, []
-    for key, times in ranked:
-        if so_far >= part * total:
-            break
-        kept.append((key, times))
-        so_far += times
-    return kept
+def tables(typical: Sequence[TypicalPod], kinds: int, most_cards: int, capacity: Sequence[int] | None = None) -> Ints:
+    """The typical workload laid out for a cluster with so many kinds of card, and up to so many cards on a node.
 
-
-def tables(typical: Sequence[TypicalPod], kinds: int, most_cards: int) -> Ints:
-    """The typical workload laid out for a cluster with so many kinds of card, and up to so many cards on a node."""
+    With the capacity of each kind, in milli, also the tables of policies/values.py.
+    """
     steps = sorted({pod.cpu for pod in typical if pod.cards > 0})
     levels = sorted({milli for pod in typical for _, milli in pod.parts if milli < WHOLE})
     share = np.zeros((kinds, len(steps) + 1, len(levels) + 1), dtype=np.int64)
@@ -64,7 +47,11 @@ def tables(typical: Sequence[TypicalPod], kinds: int, most_cards: int) -> Ints:
                 whole[kind, step:, pod.cards :] += pod.times
     level_of = np.searchsorted(np.array(levels, dtype=np.int64), np.arange(WHOLE + 1), side="right")
     total = sum(pod.times for pod in typical)
-    parts = (np.array(steps, dtype=np.int64), level_of, share.ravel(), whole.ravel(), thresholds(total))
+    parts = [np.array(steps, dtype=np.int64), level_of, share.ravel(), whole.ravel(), thresholds(total)]
+    if capacity is not None:
+        keep = np.rint(KEEP_WHOLE * GPU * np.arange(most_cards + 1) * whole / max(1, total))
+        parts += [card_values(typical, kinds).ravel(), cpu_factors(typical, kinds).ravel()]
+        parts += [keep.ravel(), prices(typical, capacity)]
     starts = HEADER + np.cumsum([0, *(len(part) for part in parts)])
     header = np.zeros(HEADER, dtype=np.int64)
     header[TOTAL] = total

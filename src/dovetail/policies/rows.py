@@ -141,6 +141,7 @@ class NodePolicy:
     score: NodeScore | None = None
     offer: Offer | None = None
     worth: Worth | None = None
+    reads_values: bool = False  # reads the tables of policies/values.py
     lowest_wins: bool = False
     sees_request: bool = True  # reads `wants`; where not, all requests share one set of scores
     counts_owner: bool = False  # reads `peers`

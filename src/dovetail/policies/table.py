@@ -25,6 +25,7 @@ from dovetail.policies import (
     node_most_allocated,
     node_random,
     node_requested_to_capacity,
+    node_snug,
     node_spread,
     node_spread_replicas,
 )
@@ -47,6 +48,7 @@ NODE_POLICIES: Mapping[str, NodePolicy] = {
         node_gpu_clustering.POLICY,
         node_gpu_packing.POLICY,
         node_fgd.POLICY,
+        node_snug.POLICY,
     )
 }
 

@@ -10,8 +10,8 @@ import numpy as np
 from dovetail.model.device import Device
 from dovetail.model.node import CPU, MEMORY, PODS, Enforcer, Node
 from dovetail.model.pod import Container, ContainerKind, DeviceAsk, DeviceRules, Pod, Profile
-from dovetail.policies.outlook import most_frequent
 from dovetail.policies.rows import Ints
+from dovetail.policies.typical import most_frequent
 from dovetail.sim.gpu_models import UNKNOWN_MEMORY_MIB
 from dovetail.sim.trace import WHOLE, Job, Machine
 
@@ -32,10 +32,14 @@ def machine_name(node: str) -> str:
     return node.partition(".")[2]
 
 
+def model_name(machine: Machine) -> str:
+    return machine.model or "GPU"
+
+
 def node_of(machine: Machine, name: str) -> Node:
     memory = machine.gpu_memory_mib or UNKNOWN_MEMORY_MIB
     devices = tuple(
-        Device(f"{name}/{d}", d, VENDOR, machine.model or "GPU", memory, slots=SLOTS) for d in range(machine.gpus)
+        Device(f"{name}/{d}", d, VENDOR, model_name(machine), memory, slots=SLOTS) for d in range(machine.gpus)
     )
     room = {CPU: machine.cpu_milli, MEMORY: machine.memory_mib * MIB, PODS: MOST_PODS}
     return Node(name, room, devices, enforcer=Enforcer.DOVETAIL)

@@ -1,0 +1,95 @@
+"""Our own: what is left stays worth most to typical pods: whole cards, parts that fit together, and CPU beside them.
+
+A node is worth the sum of its cards' values (policies/values.py: what the best mix of typical parts can make of what is
+left), cut where the CPU beside them is short, plus something for idle cards that whole-card pods wait for. A pod goes
+where that sum loses least beyond what it takes; it pays more for kinds of card that others can use only, and for
+opening an idle node. Steps of about 12 milli: of nodes that are as good, the first. Nodes with cards of several kinds
+are judged by the kind of their first card.
+"""
+
+from __future__ import annotations
+
+from dovetail.policies.cards import WHOLE, milli_on
+from dovetail.policies.idle import cpu_left
+from dovetail.policies.outlook import FACTOR_AT, KEEP_AT, MOST_CARDS, PRICE_AT, STEPS, VALUE_AT, step_of
+from dovetail.policies.rows import ASK_COUNT, CARDS, CPU, KIND, Ints, NodePolicy, Rows, Wants
+from dovetail.policies.values import CPU_STEP, CPU_STEPS, GPU
+
+OPENING = 2_500  # millionths of a GPU, for each card of an idle node
+STEP = 12_000  # millionths of a GPU that make no difference
+MOST_CPU = 10**9  # milli; more cannot matter, and products stay within 64 bits
+
+
+def with_cpu(outlook: Ints, kind: int, value: int, cpu: int) -> int:
+    """What the cards are worth with so much CPU beside them."""
+    if value <= 0:
+        return 0
+    step = max(0, min(cpu, MOST_CPU)) * (GPU // CPU_STEP) // value
+    return int(value * outlook[outlook[FACTOR_AT] + kind * CPU_STEPS + min(step, CPU_STEPS - 1)]) >> 16
+
+
+def keep_line(outlook: Ints, kind: int, cpu: int) -> int:
+    """Where stands what idle cards are worth to pods that want whole ones."""
+    step = step_of(outlook, cpu)
+    return int(outlook[KEEP_AT] + (kind * (outlook[STEPS] + 1) + step) * (outlook[MOST_CARDS] + 1))
+
+
+def worth(rows: Rows, i: int) -> float:
+    outlook, cards = rows.outlook, rows.fact[i, CARDS]
+    if cards == 0:
+        return 0.0
+    kind, cpu = rows.card[i, 0, KIND], cpu_left(rows, i)
+    line = outlook[VALUE_AT] + kind * (WHOLE + 1)
+    idle, value = 0, 0
+    for d in range(cards):
+        value += outlook[line + rows.left[i, d]]
+        idle += rows.left[i, d] == WHOLE
+    return float(with_cpu(outlook, kind, value, cpu) + outlook[keep_line(outlook, kind, cpu) + idle])
+
+
+def offer(
+    rows: Rows, i: int, wants: Wants, s: int, a: int, left: Ints, worth: float, fitting: Ints, fits: int, chosen: Ints
+) -> float:
+    outlook, cards = rows.outlook, rows.fact[i, CARDS]
+    if cards == 0:
+        return 0.0
+    kind, cpu = rows.card[i, 0, KIND], cpu_left(rows, i) - wants.need[s, CPU]
+    line, keep = outlook[VALUE_AT] + kind * (WHOLE + 1), keep_line(outlook, kind, cpu)
+    idle, value = 0, 0
+    for d in range(cards):
+        value += outlook[line + left[d]]
+        idle += left[d] == WHOLE
+    rest = -int(worth)
+    if a < 0:
+        return float((with_cpu(outlook, kind, value, cpu) + outlook[keep + idle] + rest) // STEP)
+    need = milli_on(rows, wants, i, fitting[0], a)
+    rest += (WHOLE - outlook[outlook[PRICE_AT] + kind]) * wants.ask[a, ASK_COUNT] * need
+    if idle == cards:
+        rest -= OPENING * cards
+    if wants.ask[a, ASK_COUNT] > 1:
+        for n in range(wants.ask[a, ASK_COUNT]):
+            d = fitting[n]
+            chosen[n] = d
+            value += outlook[line + max(0, left[d] - need)] - outlook[line + left[d]]
+            idle -= left[d] == WHOLE
+        return float((with_cpu(outlook, kind, value, cpu) + outlook[keep + idle] + rest) // STEP)
+    best, tightest = 0, WHOLE + 1
+    for n in range(fits):
+        now = left[fitting[n]]
+        if n > 0 and now == left[fitting[n - 1]]:
+            continue
+        after = value + outlook[line + max(0, now - need)] - outlook[line + now]
+        points = (with_cpu(outlook, kind, after, cpu) + outlook[keep + idle - (now == WHOLE)] + rest) // STEP
+        if tightest > WHOLE or points > best or (points == best and now < tightest):
+            best, tightest = points, now
+            chosen[0] = fitting[n]
+    return float(best)
+
+
+POLICY = NodePolicy(
+    "snug",
+    "Node and card so that what is left stays worth most to typical pods (ours).",
+    offer=offer,
+    worth=worth,
+    reads_values=True,
+)

@@ -1,0 +1,121 @@
+"""What typical pods make the idle parts of a cluster worth: the tables of `snug`.
+
+All values are in millionths of a GPU. Three questions, each answered by a table:
+
+* What is a card with so much left worth? As much as the best mix of typical parts of a card can make of it: the dual of
+  the cutting-stock problem "cut cards into the parts that are asked for", smoothed by an entropy term so that patterns
+  that are nearly as good count nearly as much. A remainder that nobody asks for is worth little, however large.
+* What part of that can be used with so much CPU per GPU? Pods that need more CPU than is left beside the GPU lose the
+  missing share of it.
+* What do cards of this kind cost others? The more of the demand accepts no other kinds, the more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dovetail.policies.cards import WHOLE
+from dovetail.policies.rows import Ints
+from dovetail.policies.typical import TypicalPod
+
+GPU = 1_000_000
+CUTS = 100  # a card is cut into hundredths
+SMOOTHNESS = 0.006
+ROUNDS = 400
+SETTLED = 1e-7
+SPEED = 0.7
+CPU_STEP = 100  # milli CPU per GPU
+CPU_STEPS = 513
+ONE = 1 << 16  # the part that can be used, in fixed point
+CPU_WEIGHT = 0.25  # how much of a pod's GPU is lost where its CPU is missing
+PRICE, MOST_PRESSURE, PRICE_POWER = 0.2, 1.5, 3
+
+
+def card_values(typical: Sequence[TypicalPod], kinds: int) -> Ints:
+    """[kind, milli left]: what a card is worth. A pod counts on kinds that it does not accept, too."""
+    made: dict[tuple[tuple[int, float], ...], Ints] = {}
+    lines = []
+    for kind in range(kinds):
+        demand: dict[int, float] = {}
+        for pod in typical:
+            milli = dict(pod.parts).get(kind, pod.parts[0][1]) if pod.parts else WHOLE
+            if pod.cards == 1 and milli < WHOLE:
+                size = -(-milli * CUTS // WHOLE)
+                demand[size] = demand.get(size, 0.0) + pod.times
+        key = tuple(sorted(demand.items()))
+        if key not in made:
+            values = _cut([size for size, _ in key], [times for _, times in key])
+            made[key] = np.array([round(GPU * values[left * CUTS // WHOLE]) for left in range(WHOLE + 1)])
+        lines.append(made[key])
+    return np.array(lines, dtype=np.int64).reshape(kinds, WHOLE + 1)
+
+
+def _cut(sizes: Sequence[int], times: Sequence[float]) -> Sequence[float]:
+    """[hundredths left]: its worth, 0 to 1. Prices of the sizes are raised and lowered until what would be cut meets
+    the demand: of a pattern, exp((sum of its prices − 1) / smoothness) are cut."""
+    if not sizes:
+        return [left / CUTS for left in range(CUTS + 1)]
+    size = np.array(sizes)
+    demand = np.array(times) * CUTS / float(np.dot(size, times))  # of one card's worth of demand
+    which = np.repeat(np.arange(len(size)), CUTS // size)  # pairs: the k-th piece of a size on a card
+    piece = np.concatenate([np.arange(1, CUTS // one + 1) for one in sizes])
+    rest = CUTS - piece * size[which]
+    price = size / CUTS
+    for _ in range(ROUNDS):
+        weight = np.exp(price / SMOOTHNESS)
+        ways = np.cumsum(_patterns(sizes, weight))
+        share = weight[which] ** piece * ways[rest] * np.exp(-1 / SMOOTHNESS)
+        cut = np.bincount(which, share)
+        slope = np.bincount(which, (2 * piece - 1) * share)
+        change = SPEED * np.minimum(1, cut / slope) * SMOOTHNESS * np.log(demand / np.maximum(cut, 1e-300))
+        moved = np.clip(price + change, 0, 2)
+        settled = float(np.abs(moved - price).max()) < SETTLED
+        price = moved
+        if settled:
+            break
+    ways = np.cumsum(_patterns(sizes, np.exp(price / SMOOTHNESS)))
+    worth: list[float] = (np.log(ways) / np.log(ways[-1])).tolist()
+    return worth
+
+
+def _patterns(
+    sizes: Sequence[int], weight: np.ndarray[tuple[int], np.dtype[np.float64]]
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """[hundredths]: the weights of all ways to fill exactly so much."""
+    ways = np.zeros(CUTS + 1)
+    ways[0] = 1.0
+    for size, factor in zip(sizes, weight.tolist(), strict=True):
+        for start in range(size, CUTS + 1, size):
+            end = min(start + size, CUTS + 1)
+            ways[start:end] += factor * ways[start - size : end - size]
+    return ways
+
+
+def cpu_factors(typical: Sequence[TypicalPod], kinds: int) -> Ints:
+    """[kind, steps of CPU per GPU]: the part of the GPUs that typical pods can use."""
+    factors = np.full((kinds, CPU_STEPS), ONE, dtype=np.int64)
+    steps = np.arange(CPU_STEPS) * CPU_STEP / WHOLE
+    for kind in range(kinds):
+        demand = [
+            (pod.times * pod.cards * m, pod.cards * m, pod.cpu) for pod in typical for k, m in pod.parts if k == kind
+        ]
+        total = sum(weight for weight, _, _ in demand)
+        if total:
+            used = sum(weight / total * np.minimum(1, steps * milli / max(1, cpu)) for weight, milli, cpu in demand)
+            factors[kind] = np.rint(ONE * (1 - CPU_WEIGHT * (1 - used)))
+    return factors
+
+
+def prices(typical: Sequence[TypicalPod], capacity: Sequence[int]) -> Ints:
+    """[kind]: in thousandths of what is taken. `capacity` is in milli of GPU."""
+    everything, there = sum(capacity), {kind for kind, milli in enumerate(capacity) if milli}
+    pressure = np.zeros(len(capacity))
+    demand = sum(pod.times * pod.cards * max(milli for _, milli in pod.parts) for pod in typical if pod.parts)
+    for pod in typical:
+        accepted = [kind for kind, _ in pod.parts if kind in there]
+        if accepted and len(accepted) < len(there):
+            asked = pod.times * pod.cards * max(milli for _, milli in pod.parts)
+            pressure[accepted] += asked / demand * everything / sum(capacity[kind] for kind in accepted)
+    return np.rint(1000 * PRICE * np.minimum(pressure, MOST_PRESSURE) ** PRICE_POWER).astype(np.int64)

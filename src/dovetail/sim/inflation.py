@@ -24,6 +24,7 @@ from dovetail.sim.profiles import profile_of
 from dovetail.sim.results import Column, Inflation, ModelUse, NodeMap
 from dovetail.sim.trace import WHOLE, Job, Machine, Trace
 
+LAST_COLUMN = 130  # of the paper's analysis
 CHUNK = 4096  # pods a call: Ctrl-C and progress come in between
 Progress = Callable[[int], None]
 
@@ -122,7 +123,7 @@ def columns(demand: Ints, placed: npt.NDArray[np.bool_], fragmented: Floats, cap
         np.bincount(arrived, weights=of, minlength=last + 1) / np.maximum(1, times) for of in (allocated, share, ratio)
     ]
     found = {}
-    for c in range(last + 1):
+    for c in range(max(last, LAST_COLUMN) + 1):
         near = next((n for n in (c, c + 1, c - 1) if 0 <= n <= last and times[n]), None)
         if near is not None:
             found[str(c)] = Column(*(round(float(mean[near]), 4) for mean in means))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
@@ -14,15 +15,16 @@ class Ray:
     local = False
 
     def __init__(self, address: str | None, workers: int | None = None) -> None:
-        """Without address, a ray of our own that listens on the loopback only and ends with us."""
+        """Without address, a ray of this machine, which ends with us."""
         try:
             import ray
         except ImportError as missing:
             raise CannotRun("ray is not installed: pip install 'dovetail[ray]'") from missing
         self._ray: Any = ray
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing about our runs is sent anywhere
         options: dict[str, Any] = {"address": address}
         if address is None:
-            options = {"address": "local", "num_cpus": workers, "_node_ip_address": "127.0.0.1"}
+            options = {"address": "local", "num_cpus": workers}
         try:
             ray.init(**options, include_dashboard=False if address is None else None, log_to_driver=False)
         except (OSError, ValueError, RuntimeError) as error:

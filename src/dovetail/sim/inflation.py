@@ -15,13 +15,12 @@ from dovetail.engine.decisions import Decisions
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.state import NONE, Floats
 from dovetail.engine.stream import Stream
-from dovetail.model.events import NodeChanged
-from dovetail.model.pod import Pod
 from dovetail.policies.rows import SLOTS, Ints
 from dovetail.sim import cast, fragments
 from dovetail.sim.orders import Order
 from dovetail.sim.profiles import profile_of
 from dovetail.sim.results import Column, Inflation, ModelUse, NodeMap
+from dovetail.sim.stage import expected, stage
 from dovetail.sim.trace import WHOLE, Job, Machine, Trace
 
 LAST_COLUMN = 130  # of the paper's analysis
@@ -39,7 +38,7 @@ def replay(
 ) -> Inflation:
     """One run. `told`: policies that prepare for typical pods are given those of the trace, else they learn."""
     jobs, machines = [pod for job in order.jobs(trace) for pod in _single(job)], order.machines(trace)
-    scheduler = _stage(trace, machines, policy, told, mode)
+    scheduler = stage(trace, machines, policy, told, mode)
     players = cast.cast(jobs, profile_of(policy))
     uids = [job.name for job in jobs]
     made: list[Decisions] = []
@@ -73,21 +72,6 @@ def _single(job: Job) -> list[Job]:
     if job.pods == 1:
         return [job]
     return [replace(job, name=f"{job.name}.{n}", pods=1) for n in range(job.pods)]
-
-
-def _stage(trace: Trace, machines: Sequence[Machine], policy: str, told: bool, mode: str) -> Scheduler:
-    scheduler = Scheduler(mode=mode, cache=True)
-    for node in cast.nodes_of(machines):
-        scheduler.handle(NodeChanged(0.0, node))
-    if told:
-        scheduler.outlook.expect(expected(trace, policy))
-    return scheduler
-
-
-def expected(trace: Trace, policy: str) -> list[tuple[Pod, int]]:
-    """The trace's typical pods."""
-    profile = profile_of(policy)
-    return [(cast.pod_of(job, profile, job.name), times) for job, times in cast.typical(trace.jobs)]
 
 
 def _columns(

@@ -15,6 +15,7 @@ from dovetail.sim.results import Inflation, Result, Timed
 from dovetail.sim.statistics import INFLATION_MEASURES, TIME_MEASURES, Comparison, Difference, Measure, compare
 from dovetail.sim.study import Study, inflation_studies, time_studies
 
+COUNTED = ("allocated_100", "allocated_end", "idle_while_wanted", "delay_mean")  # measures whose won seeds are shown
 MOST_MISSING = 8  # traces and policies that are named
 # measure -> title of its column
 TITLES = {
@@ -41,21 +42,18 @@ def text(findings: Findings, baseline: str, form: str) -> str:
 
 
 def lines(study: Study[Any], measures: Sequence[Measure[Any]]) -> list[str]:
-    """Means, and differences to the baseline with the half width of their 95 % interval; seeds won by the first two."""
+    """Means, and differences to the baseline with the half width of their 95 % interval."""
     shown = [compare(study, measure) for measure in measures if measure.key in TITLES]
     shown = [comparison for comparison in shown if comparison.spreads]
-    header = ["POLICY"]
-    for at, comparison in enumerate(shown):
-        header += [TITLES[comparison.measure.key], *(["WON"] if at < 2 else [])]
-    rows = []
-    for policy in study.policies:
-        row = [policy]
-        for at, comparison in enumerate(shown):
-            row += [_cell(comparison, policy), *([_won(comparison, policy)] if at < 2 else [])]
-        rows.append(row)
-    size = f"{count(study.nodes, 'node')}, {count(study.gpus, 'GPU')}"
+    header, rows = ["POLICY"], [[policy] for policy in study.policies]
+    for comparison in shown:
+        counted = comparison.measure.key in COUNTED
+        header += [TITLES[comparison.measure.key], *(["WON"] if counted else [])]
+        for row in rows:
+            row += [_cell(comparison, row[0]), *([_won(comparison, row[0])] if counted else [])]
+    size = f"{count(study.nodes, 'node')}, {count(study.gpus, 'GPU')}".replace("\u00a0", " ")
     title = f"{study.trace}: {size}, seeds {seeds_of(study.seeds)}; differences to {study.baseline}"
-    return [title.replace("\u00a0", " "), "", *table.render(header, rows, right=range(1, len(header))).splitlines()]
+    return [title, "", *table.render(header, rows, right=range(1, len(header))).splitlines()]
 
 
 def _cell(comparison: Comparison[Any], policy: str) -> str:

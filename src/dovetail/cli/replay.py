@@ -98,7 +98,7 @@ def _task(
 ) -> tuple[Task, Stage]:
     from dovetail.cli.sim_files import read_orders, read_trace
     from dovetail.sim.compare import Case, plan
-    from dovetail.sim.runs import compressed
+    from dovetail.sim.variants import compressed
 
     if pods is None or nodes is None:
         case = Case(asked.recipe())
@@ -117,6 +117,15 @@ def _run(task: Task, stage: Stage) -> Result:
     countdown = Countdown("Replaying")
     with progress(lambda: str(countdown)):
         compile_all([task], countdown.say)
-        total = len(task.order.arrivals) if task.order is not None else 0
+        total = _total(task, stage)
         countdown.say("Replaying", 0, total)
         return run(task, stage, lambda done: countdown.say("Replaying", done, total))
+
+
+def _total(task: Task, stage: Stage) -> int:
+    """Steps of the run; 0 where only the run itself finds out."""
+    from dovetail.sim.runs import TIME, Recipe
+
+    if task.setting.mode == TIME:
+        return stage.workload.jobs if isinstance(stage, Recipe) else len(stage.jobs)
+    return 0 if task.order is None else len(task.order.arrivals)

@@ -25,7 +25,7 @@ def text(result: Result, form: str, setting: Setting) -> str:
     if form == "csv":
         return csv_text(*curve(result))
     lines = _inflation(result) if isinstance(result, Inflation) else _timed(result)
-    return "\n".join([*lines, "", *_models(result.models), "", _speed(result, setting)])
+    return "\n".join([*lines, "", *_models(result), "", _speed(result, setting)])
 
 
 def csv_text(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
@@ -88,12 +88,13 @@ def _title(run: Result, nodes: int, models: Mapping[str, ModelUse]) -> str:
     return f"{run.trace}, {run.policy}, seed {run.seed} on {nodes:,} nodes with {gpus:,} GPUs"
 
 
-def _models(models: Mapping[str, ModelUse]) -> list[str]:
+def _models(run: Result) -> list[str]:
+    placed, idle = ("PLACED", "IDLE") if isinstance(run, Inflation) else ("IN USE AT THE BUSIEST MOMENT", "IDLE THEN")
     rows = [
         (model or "not named", f"{use.gpus:,}", f"{use.allocated_pct:.2f} %", f"{use.idle:,}")
-        for model, use in models.items()
+        for model, use in run.models.items()
     ]
-    return table.render(("GPU MODEL", "GPUS", "PLACED", "IDLE"), rows, right=(1, 2, 3)).splitlines()
+    return table.render(("GPU MODEL", "GPUS", placed, idle), rows, right=(1, 2, 3)).splitlines()
 
 
 def _speed(run: Result, setting: Setting) -> str:

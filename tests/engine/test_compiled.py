@@ -12,13 +12,14 @@ from dovetail.model.events import NodeChanged
 from dovetail.model.pod import Profile, Quota
 from tests.builders import ask, group, node, pod
 from tests.engine.pictures import made, picture, said
-from tests.strategies import World, renamed, worlds
+from tests.strategies import JOINT_PROFILES, World, renamed, worlds
 
-# A compile takes many seconds: three profiles that between them use every kind of hook.
+# A compile takes many seconds: three profiles that between them use every kind of hook, and the joint policies.
 PROFILES = (
     Profile("spread-replicas", ("binpack",)),
     Profile("random", ("mutex", "topology-aware")),
     Profile("requested-to-capacity-ratio", ("numa", "spread")),
+    *JOINT_PROFILES,
 )
 QUOTA = Quota("default", "q", device_memory_mib={"NVIDIA": 12_000}, device_compute_milli={"NVIDIA": 3000})
 

@@ -1,0 +1,144 @@
+"""Policies that choose node and cards together keep to everything the others keep to, also while they learn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dovetail.engine import audit
+from dovetail.engine.stream import Stream
+from dovetail.model.pod import DeviceRules, Profile, Quota
+from tests.builders import ask, card, cluster, node, place, pod
+from tests.engine.pictures import alone, made, picture, said
+from tests.engine.test_sameness import by_events
+from tests.strategies import CHAINS, JOINT_POLICIES, JOINT_PROFILES, World, quotas, renamed, worlds
+
+MIXED = (*JOINT_PROFILES, *JOINT_PROFILES, Profile("binpack"), Profile("spread-replicas", ("numa", "binpack")))
+some = settings(max_examples=100)
+
+
+@some
+@given(worlds(pods=30, profiles=MIXED))
+def test_how_pods_are_bundled_does_not_matter_while_the_outlook_learns(world: World) -> None:
+    """All in one call, in calls of three groups, one by one, or as events."""
+    at_once, in_threes, by_one, by_event = (made(world.nodes) for _ in range(4))
+    decisions = said(at_once.place(world.groups))
+    threes = [world.groups[n : n + 3] for n in range(0, len(world.groups), 3)]
+    assert said([d for part in threes for d in in_threes.place(part)]) == decisions
+    assert said([d for group in world.groups for d in by_one.place([group])]) == decisions
+    assert said(by_events(by_event, world)) == decisions
+    assert picture(at_once) == picture(in_threes) == picture(by_one) == picture(by_event)
+
+
+@some
+@given(worlds(profiles=MIXED), st.integers(1, 5), st.integers(1, 40))
+def test_a_stream_may_be_cut_anywhere_while_the_outlook_learns(world: World, copies: int, cut: int) -> None:
+    templates = [pod for group in world.groups for pod in group.pods]
+    kinds = np.array([n for _ in range(copies) for n in range(len(templates))], dtype=np.int64)
+    stream = Stream(templates, kinds, [f"stream-{n}" for n in range(len(kinds))])
+    at_once, in_two, as_list = (made(world.nodes) for _ in range(3))
+    decisions = said(at_once.place(stream))
+    assert said([*in_two.place(stream[:cut]), *in_two.place(stream[cut:])]) == decisions
+    assert said(as_list.place(list(stream))) == decisions
+    assert picture(at_once) == picture(in_two) == picture(as_list)
+
+
+@some
+@given(worlds(pods=24, profiles=MIXED))
+def test_kept_scores_are_fresh_scores(world: World) -> None:
+    """Also after pods left, and across changes of the outlook."""
+    keeping, forgetting = made(world.nodes), made(world.nodes)
+    chance, placed = world.chance, []
+    for group in (*world.groups, *world.groups):
+        pods = tuple(renamed(pod, f"{pod.name}-{len(placed)}-{chance.random()}") for pod in group.pods)
+        one = [replace(group, pods=pods)]
+        forgetting.ledger.vectors.forget()
+        kept = keeping.place(one)
+        assert said(kept) == said(forgetting.place(one))
+        placed += [decision.uid for decision in kept if decision.placed]
+        if placed and chance.random() < 0.5:
+            gone = placed.pop(chance.randrange(len(placed)))
+            keeping.ledger.release(gone)
+            forgetting.ledger.release(gone)
+    assert picture(keeping) == picture(forgetting)
+    audit.validate(keeping.ledger)
+
+
+@some
+@given(worlds(profiles=MIXED), st.integers(0, 8))
+def test_what_is_tried_and_undone_leaves_no_trace(world: World, stay: int) -> None:
+    """Neither in the books nor in what is decided later."""
+    tried, untouched = made(world.nodes), made(world.nodes)
+    pods = alone(world.groups)
+    for scheduler in (tried, untouched):
+        scheduler.place(pods[:stay])
+    before = picture(tried)
+    with tried.ledger.transaction():
+        tried.place(world.groups if not stay else pods[stay:])
+        for uid in list(tried.ledger.pods)[::2]:
+            tried.ledger.release(uid)
+    audit.validate(tried.ledger)
+    assert picture(tried) == before
+    assert said(tried.place(pods[stay:])) == said(untouched.place(pods[stay:]))
+
+
+@some
+@given(worlds(profiles=MIXED), quotas)
+def test_nothing_is_over_allocated_and_the_books_balance(world: World, quota: tuple[Quota, ...]) -> None:
+    """Also under a quota, with several containers, init containers and NUMA binding."""
+    for limits in ((), quota):
+        scheduler = made(world.nodes, quotas=limits)
+        for group in world.groups:
+            scheduler.place([group])
+            audit.validate(scheduler.ledger)
+        assert audit.over_allocated(scheduler.ledger) == []
+
+
+@some
+@given(worlds(profiles=JOINT_PROFILES), st.sampled_from(CHAINS))
+def test_a_gpu_policy_beside_a_joint_one_changes_nothing(world: World, chain: tuple[str, ...]) -> None:
+    other = [
+        replace(group, pods=tuple(replace(pod, profile=replace(pod.profile, device=chain)) for pod in group.pods))
+        for group in world.groups
+    ]
+    assert said(made(world.nodes).place(world.groups)) == said(made(world.nodes).place(other))
+
+
+joint = pytest.mark.parametrize("policy", JOINT_POLICIES)
+
+
+@joint
+def test_all_cards_of_a_numa_bound_pod_come_from_one_numa_node(policy: str) -> None:
+    cards = [card(f"g{n}", index=n, numa=n % 2) for n in range(4)]
+    bound = DeviceRules("NVIDIA", numa_bind=True)
+    scheduler = cluster(node("n", *cards))
+    ((_, taken),) = place(scheduler, pod("p", ask(2, 6000), node_policy=policy, rules=bound))
+    assert set(taken) in ({"g0", "g2"}, {"g1", "g3"})
+    ((_, rest),) = place(scheduler, pod("q", ask(2, 6000), node_policy=policy, rules=bound))
+    assert {*taken, *rest} == {"g0", "g1", "g2", "g3"}
+    assert place(scheduler, pod("r", ask(2, 6000), node_policy=policy, rules=bound)) == [(None, ())]
+
+
+@joint
+def test_containers_of_a_pod_see_what_those_before_them_took(policy: str) -> None:
+    """Two containers of 5,000 MiB do not go on one card of 8,000, and a third finds none."""
+    scheduler = cluster(node("n", gpus=2))
+    two = pod("p", ask(1, 5000), ask(1, 5000), node_policy=policy)
+    ((where, taken),) = place(scheduler, two)
+    assert (where, set(taken)) == ("n", {"n/0", "n/1"})
+    assert place(scheduler, pod("q", ask(1, 3000), ask(1, 3000), ask(1, 3000), node_policy=policy)) == [(None, ())]
+
+
+@joint
+def test_asked_cards_of_an_unknown_size_and_of_several_sizes(policy: str) -> None:
+    """Nobody stumbles over cards of 0 MiB, nor over a node with cards of two kinds."""
+    mixed = node("m", card("a", model="NVIDIA A100"), card("t", memory=3, index=1, model="NVIDIA T4"))
+    scheduler = cluster(mixed, node("z", card("zero", memory=0)))
+    pods = [pod(f"p{n}", ask(1, memory), node_policy=policy) for n, memory in enumerate((0, 1, 1, 1, 1, 4000, 0))]
+    assert all(where is not None for where, _ in place(scheduler, *pods))
+    audit.validate(scheduler.ledger)
+    assert audit.over_allocated(scheduler.ledger) == []

@@ -16,8 +16,9 @@ from dovetail.sim.compare import Case, plan
 from dovetail.sim.orders import Order, Orders, draw_order
 from dovetail.sim.results import Inflation
 from dovetail.sim.results_cache import ResultsCache
-from dovetail.sim.runs import Recipe, Setting, Task, compressed, digest_of, key_of, run, settled, trace_of
+from dovetail.sim.runs import Recipe, Setting, Task, digest_of, key_of, run, settled, trace_of
 from dovetail.sim.trace import Job, Machine, Trace, TraceError
+from dovetail.sim.variants import compressed
 from dovetail.sim.workload import Workload
 from tests.sim.small_runs import PLAIN, RECIPE, found, small_plan, timeless
 

@@ -167,7 +167,7 @@ def _sources(traces: Sequence[Path], nodes: Sequence[Path], orders: Sequence[Pat
 def _case(source: Source, asked: Wanted) -> Case:
     from dovetail.cli.sim_files import read_orders, read_trace
     from dovetail.sim.compare import Case, order_file
-    from dovetail.sim.runs import compressed
+    from dovetail.sim.variants import compressed
 
     pods, nodes, order = source
     if pods is None or nodes is None:

@@ -20,6 +20,7 @@ from dovetail.sim.inflation import replay as inflate
 from dovetail.sim.orders import RATIO, Order, draw_order
 from dovetail.sim.results import Result
 from dovetail.sim.trace import Job, Machine, Trace
+from dovetail.sim.variants import compressed
 from dovetail.sim.workload import DEFAULT_CLUSTER, Workload
 
 GENERATED = "generated"
@@ -68,13 +69,6 @@ def trace_of(stage: Stage) -> Trace:
         return stage
     made = generate(stage.workload, parse_cluster(stage.cluster))
     return compressed(replace(made, name=GENERATED), stage.compress)
-
-
-def compressed(trace: Trace, factor: float) -> Trace:
-    """Arrivals come `factor` times as fast; jobs run as long as ever."""
-    if factor == 1:
-        return trace
-    return replace(trace, jobs=tuple(replace(job, arrival=job.arrival / factor) for job in trace.jobs))
 
 
 def run(task: Task, stage: Stage, progress: Progress | None = None) -> Result:

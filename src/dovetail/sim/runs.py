@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
-from collections.abc import Callable
+import os
+import shutil
+import tempfile
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -80,8 +82,9 @@ def run(task: Task, stage: Stage, progress: Progress | None = None) -> Result:
 def _replay(trace: Trace, task: Task, progress: Progress | None) -> Result:
     setting = task.setting
     if setting.mode == TIME:
-        in_time: Callable[..., Result] = import_module("dovetail.sim.timeline").replay
-        return in_time(trace, task.policy, task.seed, setting.queue, setting.told, setting.engine, progress)
+        from dovetail.sim.timeline import replay as run_in_time
+
+        return run_in_time(trace, task.policy, task.seed, setting.queue, setting.told, setting.engine, progress)
     order = draw_order(trace, task.seed, setting.ratio) if task.order is None else task.order
     return inflate(trace, order, task.policy, setting.told, setting.engine, progress)
 
@@ -107,9 +110,17 @@ WARM_UP = Trace(
 @cache
 def warm_up(policy: str, setting: Setting) -> None:
     """Once a process: compiles what the policy needs, or reads it from disk, so that no run's speed counts it."""
-    kernel_cache.prepare()
+    if not kernel_cache.prepare():
+        _compile_for_now()
     _replay(WARM_UP, Task("", WARM_UP.name, policy, 0, setting), None)
     kernel_cache.remember(_mark(policy, setting))
+
+
+def _compile_for_now() -> None:
+    """Where no folder can be written; numba would write beside the sources, and not notice when they change."""
+    folder = tempfile.mkdtemp(prefix="dovetail-kernels-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["NUMBA_CACHE_DIR"] = folder
 
 
 def is_warm(policy: str, setting: Setting) -> bool:

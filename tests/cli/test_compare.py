@@ -75,6 +75,16 @@ def test_csv_has_a_row_per_run(run: Run) -> None:
     assert {"trace", "allocated_100", "allocated_end", "frag_end", "failed"} <= set(rows[0])
 
 
+def test_over_time(run: Run, tmp_path: Path) -> None:
+    over_time = (*SMALL, "--mode", "time", "--compress", 3, "--report", tmp_path / "out.html")
+    result = run("compare", *over_time)
+    assert result.exit_code == 0
+    assert "GPU-HOURS IDLE AND WANTED" in result.stdout
+    rows = list(csv.DictReader(run("compare", *over_time, "-o", "csv").stdout.splitlines()))
+    assert len(rows) == 6
+    assert {"idle_while_wanted", "delay_mean", "makespan"} <= set(rows[0])
+
+
 def test_report_and_plot_need_no_data(run: Run, tmp_path: Path) -> None:
     report, plot = tmp_path / "out.html", tmp_path / "out.svg"
     result = run("compare", "--trace", "generated", *SMALL, "--report", report, "--plot", plot)

@@ -65,6 +65,19 @@ def test_it_works_without_data(run: Run) -> None:
     assert run("replay", "--trace", "generated", *SMALL).stdout.splitlines()[:-1] == lines[:-1]
 
 
+def test_over_time(run: Run) -> None:
+    small = (*SMALL, "--mode", "time", "--compress", 3)
+    result = run("replay", *small)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("generated, fgd, seed 42 on 3 nodes with 16 GPUs: 80 jobs, backfill queue\n")
+    for words in ("wait before the start", "GPU-hours in use", "GPU-hours idle and wanted", "finished"):
+        assert f"\n{words}" in result.stdout
+    found = json.loads(run("replay", *small, "--queue", "strict", "-o", "json").stdout)
+    assert (found["mode"], found["queue"], found["jobs"]) == ("time", "strict", 80)
+    rows = list(csv.DictReader(run("replay", *small, "-o", "csv").stdout.splitlines()))
+    assert list(rows[0]) == ["trace", "policy", "seed", "queue", "at", "allocated_pct", "waiting"]
+
+
 def test_csv_is_the_curve(run: Run) -> None:
     rows = list(csv.DictReader(run("replay", *SMALL, "-o", "csv").stdout.splitlines()))
     found = json.loads(run("replay", *SMALL, "-o", "json").stdout)

@@ -60,6 +60,7 @@ def test_a_folder_that_cannot_be_written_does_no_harm(tmp_path: Path) -> None:
     assert len(found(small_plan(), ResultsCache(tmp_path / "file")).results) == 4
 
 
+@pytest.mark.slow
 def test_processes_find_what_one_finds() -> None:
     alone, together = found(small_plan(), None), found(small_plan(), None, workers=2)
     assert [timeless(r) for r in alone.results] == [timeless(r) for r in together.results]

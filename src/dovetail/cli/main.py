@@ -44,6 +44,7 @@ def cli(debug: bool) -> None:
       dovetail plan -f examples/demo/cluster.yaml -f examples/demo/demo-a.yaml
       kubectl get nodes,pods -A -o yaml | dovetail plan -f - -f my-deployment.yaml
       dovetail explain my-deployment -f cluster.yaml -f my-deployment.yaml
+      dovetail compare --policy best-fit,fgd --report report.html
 
     Exit codes: 0 all is placed, 3 something stays pending, 2 the input is wrong.
     """

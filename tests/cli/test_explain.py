@@ -186,6 +186,8 @@ def test_a_single_node_is_not_one_of_several(run: Run) -> None:
         (pod("p", ask(1), ask(1)), True, {"GPU"}),
         (pod("p", ask(1), gpu_policy="mutex"), True, {"GPU"}),
         (pod("p", ask(1)), False, {"GPU", "node"}),
+        (pod("p", ask(2), node_policy="fgd"), True, {"node"}),  # it chooses the cards itself
+        (pod("p", ask(1), node_policy="fgd", gpu_policy="mutex"), False, {"node"}),
     ],
 )
 def test_a_policy_is_tried_only_where_it_can_matter(asking: Pod, alone: bool, axes: set[str]) -> None:

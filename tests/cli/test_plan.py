@@ -145,11 +145,11 @@ def test_what_is_not_placed_yet_is_pending_not_wrong(
     [
         (
             ("--node-policy", "binpak"),
-            "--node-policy: 'binpak' is no node policy; write one of binpack, first-fit,",
+            "--node-policy: 'binpak' is no node policy; write one of best-fit, binpack, dot-product, fgd, first-fit,",
         ),
         (
             ("--gpu-policy", "binpack,topology"),
-            "--gpu-policy: 'topology' is no GPU policy; write one of binpack,",
+            "--gpu-policy: 'topology' is no GPU policy; write one of best-fit, binpack,",
         ),
         (("--gpu-policy", "binpack,binpack"), "--gpu-policy: 'binpack,binpack' names a policy twice"),
         (

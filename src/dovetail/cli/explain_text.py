@@ -11,7 +11,7 @@ from dovetail.cli import table
 from dovetail.cli.amounts import card_mib, count
 from dovetail.cli.explaining import Answer
 from dovetail.cli.plan_json import devices, policy
-from dovetail.cli.planning import headline, of_severity
+from dovetail.cli.planning import gpu_policy, headline, is_joint, of_severity
 from dovetail.engine.explain import Verdict
 from dovetail.model.decision import Share
 from dovetail.model.reason import POD_LEVEL, Reason, name, sentence
@@ -68,8 +68,10 @@ def _verdict_document(verdict: Verdict) -> Json:
 
 def lines(answer: Answer, wide: bool) -> Iterator[str]:
     pod = answer.pod
-    chosen = policy(pod)
-    axes = f"node {chosen['node']} × GPU {chosen['gpu']}" if pod.wants_devices else f"node {chosen['node']}"
+    axes = f"node {pod.profile.node}"
+    if pod.wants_devices:
+        joint = is_joint(pod.profile)
+        axes = f"node and GPU {pod.profile.node}" if joint else f"{axes} × GPU {gpu_policy(pod.profile)}"
     colour = {"placed": "green", "pending": "yellow", "running": "cyan"}[state(answer)]
     yield f"{click.style(pod.key, bold=True)}: {click.style(state(answer), fg=colour)}  ({axes})"
     if answer.node is not None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from dovetail.cli.planning import Outcome, Plan, headline, why_pending
+from dovetail.cli.planning import Outcome, Plan, gpu_policy, headline, why_pending
 from dovetail.engine.explain import Verdict
 from dovetail.engine.usage import CardUse, NodeUse, whole_cards_free
 from dovetail.model.decision import Share
@@ -59,7 +59,7 @@ def placement(outcome: Outcome, nodes: Mapping[str, Node]) -> Json:
 
 
 def policy(pod: Pod) -> Json:
-    return {"node": pod.profile.node, "gpu": ",".join(pod.profile.device)}
+    return {"node": pod.profile.node, "gpu": gpu_policy(pod.profile)}
 
 
 def devices(pod: Pod, node: Node, shares: tuple[Share, ...]) -> list[Json]:

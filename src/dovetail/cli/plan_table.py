@@ -9,8 +9,8 @@ import click
 
 from dovetail.cli import table
 from dovetail.cli.amounts import amount_of, card_index, card_mib, change, count, percent
-from dovetail.cli.plan_json import policy, summary
-from dovetail.cli.planning import Outcome, Plan, headline, of_severity, why_pending
+from dovetail.cli.plan_json import summary
+from dovetail.cli.planning import Outcome, Plan, headline, of_severity, policy_title, why_pending
 from dovetail.engine.usage import NodeUse, own_cards, whole_cards_free
 from dovetail.kube.problems import Problem
 from dovetail.model.node import CPU, MEMORY, Enforcer, Node
@@ -106,8 +106,7 @@ def _placements(plan: Plan) -> str:
         pod, node = outcome.pod, nodes[outcome.decision.node or ""]
         asked = outcome.decision.shares
         memory = card_mib(sum(share.memory_mib for share in asked)) if asked else "-"
-        chosen = policy(pod)
-        axes = f"{chosen['node']} × {chosen['gpu']}" if asked else chosen["node"]
+        axes = policy_title(pod.profile) if asked else pod.profile.node
         rows.append((pod.namespace, pod.name, node.name, gpu_cell(outcome, node, short), memory, axes))
     return table.render(("NAMESPACE", "POD", "NODE", "GPU", "GPU MEMORY", "NODE × GPU POLICY"), rows, right=(4,))
 

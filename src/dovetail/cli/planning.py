@@ -21,7 +21,7 @@ from dovetail.engine.usage import NodeUse, usage
 from dovetail.kube import cluster, documents
 from dovetail.kube.cluster import ClusterInput
 from dovetail.kube.device_config import read_device_config
-from dovetail.kube.policies import PolicyError, parse_device_policy, parse_node_policy
+from dovetail.kube.policies import PolicyError, not_used, parse_device_policy, parse_node_policy
 from dovetail.kube.problems import InputError, Problem, Problems
 from dovetail.kube.settings import Settings
 from dovetail.model.decision import Decision
@@ -92,7 +92,7 @@ def of_severity(problems: Sequence[Problem], severity: str) -> list[str]:
 def read(asked: Asked, stdin: IO[bytes] | None = None) -> Case:
     """Reads all that was named on the command line; raises Refused with every complaint at once."""
     problems = Problems()
-    config, settings = _settle(asked)
+    config, settings = _settle(asked, problems)
     try:
         settings = _with_vendors(settings, asked.device_config or config.device_config, problems)
         found = documents.read(asked.filenames, problems, stdin or sys.stdin.buffer)
@@ -120,7 +120,16 @@ def start(case: Case) -> tuple[Scheduler, list[Problem]]:
         effects += scheduler.handle(NodeChanged(NOW, node))
     for running in case.given.running:
         effects += scheduler.handle(PodObserved(NOW, running))
+    _tell(scheduler, case.given)
     return scheduler, [Problem("warning", e.subject, "", e.message) for e in effects if isinstance(e, Warn)]
+
+
+def _tell(scheduler: Scheduler, given: ClusterInput) -> None:
+    """Joint policies prepare for what is asked for here: everything that runs or is to be placed."""
+    pending = [pod for group in given.groups for pod in group.pods]
+    if any(is_joint(pod.profile) for pod in pending):
+        there = [running.pod for running in given.running]
+        scheduler.outlook.expect((pod, 1) for pod in (*there, *pending) if pod.refusal is None)
 
 
 def kernels(case: Case) -> list[str]:
@@ -129,8 +138,21 @@ def kernels(case: Case) -> list[str]:
     few = len(pods) * len(case.given.nodes) < COMPILE_FROM
     if not pods or case.engine == "interpreted" or (case.engine == "auto" and few):
         return []
-    profiles = {(pod.profile.node, pod.profile.device) for pod in pods}
-    return sorted(f"{node} × {','.join(device)}" for node, device in profiles)
+    return sorted({policy_title(pod.profile) for pod in pods})
+
+
+def is_joint(profile: Profile) -> bool:
+    """True where the node policy chooses the GPUs, too."""
+    return NODE_POLICIES[profile.node].offer is not None
+
+
+def gpu_policy(profile: Profile) -> str:
+    return profile.node if is_joint(profile) else ",".join(profile.device)
+
+
+def policy_title(profile: Profile) -> str:
+    """`binpack × spread`; a joint policy stands alone."""
+    return profile.node if is_joint(profile) else f"{profile.node} × {gpu_policy(profile)}"
 
 
 def activity(case: Case) -> str:
@@ -236,7 +258,7 @@ def _shape(pod: Pod) -> object:
     return pod.namespace, pod.owner, resources, quota, scored, rules
 
 
-def _settle(asked: Asked) -> tuple[configuration.Config, Settings]:
+def _settle(asked: Asked, problems: Problems) -> tuple[configuration.Config, Settings]:
     """Command line before configuration before defaults."""
     try:
         config = configuration.load(Path(asked.config)) if asked.config else configuration.DEFAULT
@@ -244,7 +266,11 @@ def _settle(asked: Asked) -> tuple[configuration.Config, Settings]:
         raise Refused(str(error)) from error
     node = asked.node_policy or config.node_policy or DEFAULT_PROFILE.node
     chain = asked.gpu_policy or config.gpu_policy or ",".join(DEFAULT_PROFILE.device)
-    known = Settings(node_policies=frozenset(NODE_POLICIES), device_policies=frozenset(DEVICE_POLICIES))
+    known = Settings(
+        node_policies=frozenset(NODE_POLICIES),
+        device_policies=frozenset(DEVICE_POLICIES),
+        joint_policies=frozenset(name for name, policy in NODE_POLICIES.items() if policy.offer is not None),
+    )
     source = "--node-policy" if asked.node_policy else f"{asked.config}: nodePolicy"
     try:
         of_node = parse_node_policy(node.strip(), known.node_policies)
@@ -252,6 +278,8 @@ def _settle(asked: Asked) -> tuple[configuration.Config, Settings]:
         of_device = parse_device_policy(chain, known.device_policies)
     except PolicyError as error:
         raise Refused(f"{source}: {error}") from error
+    if of_node in known.joint_policies and (asked.gpu_policy or config.gpu_policy):
+        problems.warning(source, "", not_used(of_node))
     return config, dataclasses.replace(known, profile=Profile(of_node, of_device))
 
 

@@ -19,7 +19,7 @@ def policies(output: str) -> None:
       hami.io/node-scheduler-policy: binpack      or  dovetail.dev/node-policy
       hami.io/gpu-scheduler-policy: spread        or  dovetail.dev/gpu-policy
 
-    GPU policies can be chained: binpack,numa.
+    GPU policies can be chained: binpack,numa. A joint policy is named like a node policy and chooses the GPUs, too.
 
     \b
     Examples:
@@ -31,18 +31,25 @@ def policies(output: str) -> None:
     from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
     defaults = {"node": DEFAULT_PROFILE.node, "gpu": DEFAULT_PROFILE.device[0]}
+    joint = {name for name, row in NODE_POLICIES.items() if row.offer is not None}
     rows = [("node", row.name, row.sentence) for row in NODE_POLICIES.values()]
     rows += [("gpu", row.name, row.sentence) for row in DEVICE_POLICIES.values()]
     if output in encoding.FORMATS:
         found = [
-            {"axis": axis, "name": name, "default": defaults[axis] == name, "sentence": sentence}
+            {
+                "axis": axis,
+                "name": name,
+                "default": defaults[axis] == name,
+                "joint": axis == "node" and name in joint,
+                "sentence": sentence,
+            }
             for axis, name, sentence in rows
         ]
         click.echo(encoding.encode({"policies": found}, output))
         return
     for axis, title in (("node", "NODE POLICY"), ("gpu", "GPU POLICY")):
         shown = [
-            (name + (" (default)" if defaults[axis] == name else ""), sentence)
+            (f"{name} (default)" if defaults[axis] == name else f"{name} (joint)" if name in joint else name, sentence)
             for of, name, sentence in rows
             if of == axis
         ]

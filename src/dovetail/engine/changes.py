@@ -85,13 +85,14 @@ def other_policies(pod: Pod, alone: bool) -> Iterator[Change]:
     asks = [ask for container in pod.containers for ask in container.asks]
     picky = any(DEVICE_POLICIES[name].idle_only for name in pod.profile.device)
     any_card_will_do = alone and not picky and len(asks) <= 1 and all(ask.count == 1 for ask in asks)
+    joint = NODE_POLICIES[pod.profile.node].offer is not None  # no GPU policy is asked
     for name in DEVICE_POLICIES:
-        if pod.profile.device != (name,) and not any_card_will_do:
+        if pod.profile.device != (name,) and not any_card_will_do and not joint:
             yield Change(
                 f"use the GPU policy {name} instead of {','.join(pod.profile.device)}", _policy("device", (name,))
             )
     for name in NODE_POLICIES:
-        if not alone and pod.profile.node != name:
+        if (not alone or (joint and not any_card_will_do)) and pod.profile.node != name:
             yield Change(f"use the node policy {name} instead of {pod.profile.node}", _policy("node", name))
 
 

@@ -33,6 +33,8 @@ def profile_of(
         key, text = _first(annotations, DEVICE)
         if text:
             device = parse_device_policy(text, settings.device_policies)
+            if node in settings.joint_policies:
+                problems.warning(where, f"metadata.annotations.{key}", not_used(node))
         key, text = WEIGHTS, annotations.get(WEIGHTS, "").strip()
         if text:
             weights = parse_weights(text)
@@ -40,6 +42,11 @@ def profile_of(
         problems.error(where, f"metadata.annotations.{key}", str(error))
         return settings.profile, f"{key}: {error}"
     return Profile(node, device, weights), ""
+
+
+def not_used(joint: str) -> str:
+    """What becomes of a GPU policy beside a joint node policy."""
+    return f"not used: the node policy {joint} chooses the GPUs itself"
 
 
 def _first(annotations: Mapping[str, str], keys: tuple[str, ...]) -> tuple[str, str]:

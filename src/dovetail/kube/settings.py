@@ -13,4 +13,5 @@ class Settings:
     profile: Profile = DEFAULT_PROFILE
     node_policies: frozenset[str] = frozenset({"binpack", "spread"})
     device_policies: frozenset[str] = frozenset({"binpack", "spread", "mutex", "numa", "topology-aware"})
+    joint_policies: frozenset[str] = frozenset()  # node policies that choose the GPUs themselves
     vendors: Vendors = DEFAULT_VENDORS

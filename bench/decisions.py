@@ -1,7 +1,8 @@
 """`make bench`: decisions per second, side by side in one run. Compare the ratios; the machine is whatever it is.
 
 Every decision is of a pod that comes while another leaves, on a cluster of 8-GPU nodes of 12 hardware types, half full.
-`place` takes pods in waves of 1,000, `handle` one event each. "every node" scores the whole cluster for each decision.
+`place` takes pods in waves of 1,000, as a stream of templates or as a list of groups; `handle` takes one event each.
+"every node" scores the whole cluster for each decision. Then traces are replayed (bench/replay.py).
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from time import perf_counter
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench.workload import CARDS, groups, half_full, templates
+import numpy as np
+
+from bench import replay
+from bench.workload import CARDS, half_full, templates
 from dovetail import kernel_cache
 from dovetail.engine.decisions import Decisions
 from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.stream import Stream
 from dovetail.model.events import Bind, GroupArrived, PodGone
 from dovetail.model.pod import Group, Profile
 
@@ -38,9 +43,10 @@ class Stage:
         self.arrived = 0
         self.place(WAVE)  # compiles what is not compiled yet and makes the vectors
 
-    def wave(self, count: int) -> tuple[list[Group], list[str]]:
+    def wave(self, count: int) -> tuple[Stream, list[str]]:
         """Pods to come, and as many to leave."""
-        coming = groups(self.templates, count, self.dice, self.arrived)
+        kinds = np.array([self.dice.randrange(len(self.templates)) for _ in range(count)], dtype=np.int64)
+        coming = Stream(self.templates, kinds, [f"pod-{n}" for n in range(self.arrived, self.arrived + count)])
         self.arrived += count
         return coming, [self._leaver() for _ in range(count)]
 
@@ -50,26 +56,27 @@ class Stage:
         self.running[n], self.running[-1] = self.running[-1], self.running[n]
         return self.running.pop()
 
-    def place(self, decisions: int, wave: int = WAVE, forget: bool = False) -> float:
-        """Seconds for so many decisions through `place`."""
+    def place(self, decisions: int, wave: int = WAVE, forget: bool = False, as_list: bool = False) -> float:
+        """Seconds for so many decisions through `place`: of a stream of templates, or of a list of groups."""
         scheduler, seconds = self.scheduler, 0.0
         for _ in range(0, decisions, wave):
-            coming, leaving = self.wave(wave)
+            stream, leaving = self.wave(wave)
+            coming = list(stream) if as_list else stream
             started = perf_counter()
             if forget:
                 scheduler.ledger.vectors.forget()
             scheduler.ledger.release_all(leaving)
             made = scheduler.place(coming)
             seconds += perf_counter() - started
-            assert isinstance(made, Decisions)
-            self.running += made.placed_uids()
+            self.running += made.placed_uids() if isinstance(made, Decisions) else [d.uid for d in made if d.placed]
         return seconds
 
     def handle(self, decisions: int) -> float:
         """Seconds for so many decisions through `handle`, an event for each pod that comes and each that leaves."""
         scheduler, seconds = self.scheduler, 0.0
         for _ in range(0, decisions, WAVE):
-            coming, leaving = self.wave(min(WAVE, decisions))
+            stream, leaving = self.wave(min(WAVE, decisions))
+            coming = list(stream)
             started = perf_counter()
             placed = [effect for c, uid in zip(coming, leaving, strict=True) for effect in _pair(scheduler, c, uid)]
             seconds += perf_counter() - started
@@ -91,8 +98,9 @@ def measure(nodes: int, kinds: int, policy: str, every_node: bool) -> dict[str, 
     gc.collect()
     gc.freeze()
     place = max(10 * WAVE / stage.place(10 * WAVE) for _ in range(3))
+    listed = max(10 * WAVE / stage.place(10 * WAVE, as_list=True) for _ in range(3))
     handle = max(4 * WAVE / stage.handle(4 * WAVE) for _ in range(3))
-    found = {"place": place, "handle": handle}
+    found = {"place": place, "place a list": listed, "handle": handle}
     if every_node:
         found["every node"] = max(200 / stage.place(200, wave=1, forget=True) for _ in range(3))
     gc.unfreeze()
@@ -104,17 +112,15 @@ def main() -> None:
     gc.set_threshold(100_000, 20, 20)  # as a long-lived process with a large heap should
     figures: dict[str, object] = {"nodes": NODES, "gpus_per_node": CARDS}
     print(f"{NODES:,} nodes × {CARDS} GPUs, half full; decisions per second")
-    print(f"{'policy':8} {'K':>4} {'place':>10} {'handle':>10} {'every node':>11}  {'place : every node':>18}")
+    titles = ("place", "place a list", "handle", "every node")
+    print(f"{'policy':8} {'K':>4} " + " ".join(f"{title:>12}" for title in titles) + "  place : every node")
     rates: dict[str, dict[str, dict[str, int]]] = {}
     for policy in POLICIES:
         for kinds in KINDS:
             found = measure(NODES, kinds, policy, every_node=True)
             ratio = found["place"] / found["every node"]
-            print(
-                f"{policy:8} {kinds:4} {found['place']:10,.0f} {found['handle']:10,.0f} {found['every node']:11,.0f}"
-                f"  {ratio:17,.0f}×",
-                flush=True,
-            )
+            cells = " ".join(f"{found[title]:12,.0f}" for title in titles)
+            print(f"{policy:8} {kinds:4} {cells}  {ratio:17,.0f}×", flush=True)
             rates.setdefault(policy, {})[str(kinds)] = {name: round(rate) for name, rate in found.items()}
     figures["decisions_per_second"] = rates
     print("\nµs per decision through `place`, K = 50")
@@ -126,6 +132,7 @@ def main() -> None:
         print(f"{policy:8} " + " ".join(f"{each[size]:8.1f}" for size in SIZES) + f"   {growth:13.1f}×", flush=True)
         costs[policy] = {str(size): round(cost, 2) for size, cost in each.items()} | {"growth": round(growth, 2)}
     figures["microseconds_per_decision"] = costs
+    figures |= replay.measure()
     print(json.dumps(figures))
 
 

@@ -11,7 +11,7 @@ from dovetail.model.decision import Share
 from dovetail.model.device import Device
 from dovetail.model.events import NodeChanged, PodObserved
 from dovetail.model.node import Node, Taint
-from dovetail.model.pod import Container, ContainerKind, DeviceAsk, DeviceRules, Group, Pod, Profile, RunningPod
+from dovetail.model.pod import Container, ContainerKind, DeviceAsk, DeviceRules, Pod, Profile, RunningPod
 from dovetail.model.rules import NodeRules, Toleration
 
 GIB = 2**30
@@ -87,15 +87,6 @@ def templates(kinds: int, profile: Profile, dice: Random) -> list[Pod]:
             )
         )
     return made
-
-
-def groups(made: list[Pod], count: int, dice: Random, first: int = 0) -> list[Group]:
-    """A stream of lone pods drawn from the templates."""
-    stream = []
-    for n in range(first, first + count):
-        name = f"pod-{n}"
-        stream.append(Group(f"bench/{name}", (replace(dice.choice(made), name=name, uid=name),)))
-    return stream
 
 
 def half_full(count: int, made: list[Pod], mode: str, dice: Random) -> tuple[Scheduler, list[str]]:

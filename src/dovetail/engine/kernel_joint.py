@@ -6,6 +6,8 @@ kernel_place.py and kernel_choose.py whose part they play.
 
 from __future__ import annotations
 
+import numpy as np
+
 from dovetail.engine.kernel_choose import Sieve, choose_all, enough_cards, node_refusal, sieve_of
 from dovetail.engine.kernel_fit import ask_refusal, card_fits, names_cards, node_shortage
 from dovetail.engine.kernel_place import NEVER, first_look
@@ -151,12 +153,18 @@ def appraise(state: State, s: int, i: int, worth: float, style: Ints, quota: Int
     return 0, offer(rows, i, wants, s, first, rows.left[i], worth, work.fitting, fits, work.chosen)
 
 
+def no_ask() -> tuple[int, int]:
+    """No ask and no card. Written as literals they would be types of their own and compile everything below twice."""
+    return int(np.int64(NONE)), int(np.int64(0))
+
+
 def points_of(state: State, i: int, s: int, worth: float, style: Ints) -> float:
     """What node i, which fits, is worth to shape s. A pod with several asks is judged by its first."""
     rows, wants, work = state.rows, state.wants, state.scratch
     first = wants.shape[s, FIRST_ASK]
     if first == wants.shape[s, LAST_ASK]:
-        return offer(rows, i, wants, s, NONE, rows.left[i], worth, work.fitting, 0, work.chosen)
+        nobody, none = no_ask()
+        return offer(rows, i, wants, s, nobody, rows.left[i], worth, work.fitting, none, work.chosen)
     fits = cards_that_fit(rows, wants, i, first, style, work.fitting)
     if fits < wants.ask[first, ASK_COUNT]:
         return NEVER

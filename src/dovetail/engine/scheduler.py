@@ -128,21 +128,26 @@ class Scheduler:
     def retry(self, at: float, rows: Sequence[int]) -> tuple[Effect, ...]:
         """Offer those who could use it what these rows have now, in their order; who still waits says nothing new.
 
-        A gang or a pod under a quota may be helped by any row; of equal requests, after the first that finds no place
-        the others need not try.
+        A gang or a pod under a quota may be helped by any row. The others waited because no other row could take them,
+        so that they need not try when these rows no longer can.
         """
         if self.strict:
             return tuple(self._advance(at))
         keys = self._helped(rows)
+        fitting = set(keys)
         lines = [self.waiting.line(key) for key in keys]
         turns = [(line[0], n, 0) for n, line in enumerate(lines)]
         heapify(turns)
         effects: list[Effect] = []
         while turns:
             place, n, position = heappop(turns)
-            effects += self._try(at, place.group)
-            hopeless = keys[n] is not ALWAYS and place.group.name in self.waiting
-            if not hopeless and position + 1 < len(lines[n]):
+            if keys[n] is not ALWAYS and keys[n] not in fitting:
+                continue
+            placed = self._try(at, place.group)
+            effects += placed
+            if placed:
+                fitting = set(self._fitting(rows))
+            if position + 1 < len(lines[n]):
                 heappush(turns, (lines[n][position + 1], n, position + 1))
         return tuple(effects)
 
@@ -168,7 +173,11 @@ class Scheduler:
         """Requests somebody waits for that one of the rows could take; and those for which one row does not tell."""
         if self._wake_version != self.waiting.version:
             self._wake, self._wake_version = self._wake_lists(), self.waiting.version
-        helped: list[Hashable] = [ALWAYS] if ALWAYS in self.waiting.requests() else []
+        return [*([ALWAYS] if ALWAYS in self.waiting.requests() else []), *self._fitting(rows)]
+
+    def _fitting(self, rows: Sequence[int]) -> list[Hashable]:
+        """Of the requests that were waited for when this was last asked, those that one of the rows could take now."""
+        helped: list[Hashable] = []
         for keys, batch in self._wake:
             which_fit = self.kernel(keys[0][0]).which_fit
             state = self.ledger.state()
@@ -289,6 +298,8 @@ class Scheduler:
             plain = self._plain_signatures(groups)
             if plain is not None:
                 return self._place_stream(groups, plain, at)
+        if len(groups) == 1 and len(groups[0].pods) == 1 and not self._needs_care(groups[0]):  # the usual event
+            return (self._place_one(groups[0].pods[0], at),)
         signature_of, run = self.requests.signature, Run()
         parts: list[Sequence[Decision]] = []
         for group in groups:

@@ -33,7 +33,7 @@ def offer(
 ) -> float:
     outlook, cards = rows.outlook, rows.fact[i, CARDS]
     if cards == 0:
-        return float(points_of(outlook, 0))
+        return 50.0  # nothing gained, nothing lost
     total, kind = outlook[TOTAL], rows.card[i, 0, KIND]
     step = step_of(outlook, cpu_left(rows, i) - wants.need[s, CPU])
     share, whole = share_line(outlook, kind, step), whole_line(outlook, kind, step)

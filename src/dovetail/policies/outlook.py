@@ -93,7 +93,7 @@ def step_of(outlook: Ints, cpu: int) -> int:
 
 def points_of(outlook: Ints, gain: int) -> int:
     """FGD's 0 to 100 points."""
-    return max(0, how_many(outlook, outlook[POINTS_AT], 101, gain) - 1)
+    return max(0, how_many(outlook, outlook[POINTS_AT], int(np.int64(101)), gain) - 1)
 
 
 def share_line(outlook: Ints, kind: int, step: int) -> int:

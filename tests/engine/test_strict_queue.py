@@ -76,6 +76,18 @@ def story(scheduler: Scheduler, world: World) -> Iterator[Event]:
         yield PodGone(1000.0, min(scheduler.ledger.pods))
 
 
+def simple(world: World) -> World:
+    """Every pod on its own, with one ask at most. Others are placed piece by piece, each where the policy likes it, and
+    may fit just because somebody else took what they would have begun with.
+    """
+    pods = [
+        group
+        for group in alone(world.groups)
+        if sum(len(container.asks) for container in group.pods[0].containers) <= 1
+    ]
+    return world._replace(groups=tuple(pods))
+
+
 def bound(effects: tuple[Effect, ...]) -> set[str]:
     return {effect.pod.uid for effect in effects if isinstance(effect, Bind)}
 
@@ -110,7 +122,7 @@ def candidates(scheduler: Scheduler, event: Event) -> Iterator[Group]:
 @given(worlds())
 def test_in_a_strict_queue_the_first_in_line_would_not_fit(world: World) -> None:
     scheduler = made(world.nodes, strict=True)
-    for event in story(scheduler, world):
+    for event in story(scheduler, simple(world)):
         scheduler.handle(event)
         assert bound(scheduler.retry(event.at, range(len(scheduler.ledger.nodes)))) == set()
 
@@ -118,7 +130,7 @@ def test_in_a_strict_queue_the_first_in_line_would_not_fit(world: World) -> None
 @given(worlds())
 def test_with_backfill_nobody_waits_who_would_fit(world: World) -> None:
     scheduler = made(world.nodes)
-    for event in story(scheduler, world):
+    for event in story(scheduler, simple(world)):
         scheduler.handle(event)
         assert bound(scheduler.retry(event.at, range(len(scheduler.ledger.nodes)))) == set()
 

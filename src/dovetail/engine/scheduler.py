@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-import numpy as np
-
 from dovetail.engine.build import Kernel, Lens, builder
 from dovetail.engine.decisions import joined
 from dovetail.engine.intern import Interner
@@ -20,6 +18,7 @@ from dovetail.engine.quota import Quotas
 from dovetail.engine.requests import Requests, Signature
 from dovetail.engine.state import NONE, Batch
 from dovetail.engine.stream import Pods, Stream, pods_of
+from dovetail.engine.wake import Wake
 from dovetail.model.decision import Decision
 from dovetail.model.events import (
     Bind,
@@ -81,8 +80,7 @@ class Scheduler:
         self.waiting = WaitingRoom()
         self.requests = Requests(self.ledger, self.quotas, arguments or {})
         self.outlook = Outlook(self.ledger)
-        self._wake: list[tuple[list[Any], Batch]] = []  # see _wake_lists
-        self._wake_version = -1
+        self._wake = Wake(self.waiting, self.ledger, self.requests, self.kernel)
         self._work = 0  # rows × pods so far
 
     # ---- events -------------------------------------------------------------------------------------------------
@@ -133,7 +131,7 @@ class Scheduler:
         """
         if self.strict:
             return tuple(self._advance(at))
-        keys = self._helped(rows)
+        keys = self._wake.helped(rows)
         fitting = set(keys)
         lines = [self.waiting.line(key) for key in keys]
         turns = [(line[0], n, 0) for n, line in enumerate(lines)]
@@ -146,8 +144,8 @@ class Scheduler:
             placed = self._try(at, place.group)
             effects += placed
             if placed:
-                fitting = set(self._fitting(rows))
-            if position + 1 < len(lines[n]):
+                fitting = set(self._wake.fitting(rows))
+            if (placed or keys[n] is ALWAYS) and position + 1 < len(lines[n]):
                 heappush(turns, (lines[n][position + 1], n, position + 1))
         return tuple(effects)
 
@@ -168,38 +166,6 @@ class Scheduler:
 
     def _try(self, at: float, group: Group) -> list[Effect]:
         return [effect for effect in self._settle(group, self._place_all((group,), at)) if isinstance(effect, Bind)]
-
-    def _helped(self, rows: Sequence[int]) -> list[Hashable]:
-        """Requests somebody waits for that one of the rows could take; and those for which one row does not tell."""
-        if self._wake_version != self.waiting.version:
-            self._wake, self._wake_version = self._wake_lists(), self.waiting.version
-        return [*([ALWAYS] if ALWAYS in self.waiting.requests() else []), *self._fitting(rows)]
-
-    def _fitting(self, rows: Sequence[int]) -> list[Hashable]:
-        """Of the requests that were waited for when this was last asked, those that one of the rows could take now."""
-        helped: list[Hashable] = []
-        for keys, batch in self._wake:
-            which_fit = self.kernel(keys[0][0]).which_fit
-            state = self.ledger.state()
-            fitting = set()
-            for row in rows:
-                which_fit(state, batch, row)
-                fitting.update(np.flatnonzero(batch.results[:, 0]).tolist())
-            helped += [keys[n] for n in sorted(fitting)]
-        return helped
-
-    def _wake_lists(self) -> list[tuple[list[Any], Batch]]:
-        """Per profile the distinct requests somebody waits for, ready to be held against a row."""
-        by_profile: dict[Profile, list[Any]] = {}
-        for key in self.waiting.requests():
-            if isinstance(key, tuple):
-                by_profile.setdefault(key[0], []).append(key)
-        made = []
-        for keys in by_profile.values():
-            pods = [self.waiting.first(key).pods[0] for key in keys]
-            signatures = [self.requests.signature(pod) for pod in pods]
-            made.append((keys, self.requests.batch(pods, signatures, [(1, 1)] * len(pods))))
-        return made
 
     def _arrive(self, at: float, group: Group) -> list[Effect]:
         again = self.strict and group.name in self.waiting  # it may have stood in the way of others
@@ -255,20 +221,19 @@ class Scheduler:
     def _place_in_order(self, groups: Sequence[Group], at: float) -> Sequence[Decision]:
         """Strict: as if each arrived by itself. Those without hope are told their own reason and hold nobody up."""
         parts: list[Sequence[Decision]] = []
-        late: list[Any] = []  # orders of those who would wait by now, the first of all at the front
+        late: list[Any] = []  # orders of those who would wait by now
         for group in groups:
             if self._learns_from((group,)):
                 self._learn((group,), 0)
             front = self.waiting.front(besides=group.name)
-            first = min([*late[:1], *([] if front is None else [front.order])], default=None)
-            if first is not None and first < group.order and can_be_placed(group):
-                decisions: Sequence[Decision] = [self._refused(pod, Reason.QUEUE_ORDER) for pod in group.pods]
+            before = min(late[:1] + ([front.order] if front else []), default=group.order)
+            if before < group.order and can_be_placed(group):
+                parts.append([self._refused(pod, Reason.QUEUE_ORDER) for pod in group.pods])
             else:
-                decisions = self._place_all((group,), at)
-            rest = left_over(group, decisions)
+                parts.append(self._place_all((group,), at))
+            rest = left_over(group, parts[-1])
             if rest is not None and can_be_placed(rest):
                 heappush(late, rest.order)
-            parts.append(decisions)
         return joined(parts)
 
     def _learns_from(self, groups: Sequence[Group]) -> bool:

@@ -10,10 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.engine import audit
+from dovetail.engine.explain import verdicts
 from dovetail.engine.stream import Stream
+from dovetail.model.node import Node
 from dovetail.model.pod import DeviceRules, Profile, Quota
+from dovetail.policies.table import NODE_POLICIES
 from tests.builders import ask, card, cluster, node, place, pod
-from tests.engine.pictures import alone, made, picture, said
+from tests.engine.pictures import alone, made, picture, said, told
 from tests.engine.test_sameness import by_events
 from tests.strategies import CHAINS, JOINT_POLICIES, JOINT_PROFILES, World, quotas, renamed, worlds
 
@@ -106,6 +109,35 @@ def test_a_gpu_policy_beside_a_joint_one_changes_nothing(world: World, chain: tu
         for group in world.groups
     ]
     assert said(made(world.nodes).place(world.groups)) == said(made(world.nodes).place(other))
+
+
+def twins(nodes: tuple[Node, ...]) -> list[Node]:
+    """Each node three times, under other names: idle ones of equal hardware are looked at once."""
+    return [
+        replace(
+            one,
+            name=f"{one.name}{letter}",
+            devices=tuple(replace(device, uuid=f"{device.uuid}{letter}") for device in one.devices),
+            labels={**one.labels, "kubernetes.io/hostname": f"{one.name}{letter}"},
+        )
+        for one in nodes
+        for letter in "abc"
+    ]
+
+
+@some
+@given(worlds(nodes=8, pods=30, profiles=MIXED))
+def test_nodes_of_equal_hardware_are_judged_each_by_itself(world: World) -> None:
+    """Explanations look at every node; the kernel takes the best of them, the smallest name on ties."""
+    several = world._replace(nodes=tuple(twins(world.nodes)))
+    scheduler = told(several)
+    for group in alone(several.groups):
+        (pod,) = group.pods
+        sign = -1.0 if NODE_POLICIES[pod.profile.node].lowest_wins else 1.0
+        fitting = [v for v in verdicts(scheduler, pod) if v.score is not None]
+        (decision,) = scheduler.place([group])
+        best = min(fitting, key=lambda v: (-sign * (v.score or 0.0), v.node), default=None)
+        assert decision.node == (None if best is None else best.node)
 
 
 joint = pytest.mark.parametrize("policy", JOINT_POLICIES)

@@ -140,6 +140,12 @@ def test_what_a_better_order_would_have_avoided_is_not_in_the_bound() -> None:
     assert unavoidable(machines, jobs) == 0.0
 
 
+def test_who_asks_for_more_than_is_surely_idle_forces_nothing() -> None:
+    """Two of three pods of 3 GPUs run on 8: 2 are idle, fewer than the third asks for."""
+    jobs = [job(f"j{n}", 0, HOUR, gpus=3) for n in range(3)]
+    assert unavoidable((node("m", 8, cpu=96_000),), jobs) == 0.0
+
+
 @settings(CALM, max_examples=40)
 @given(
     st.integers(0, 10**6), st.sampled_from((4_000, 12_000, 30_000)), st.sampled_from(POLICIES), st.sampled_from(QUEUES)

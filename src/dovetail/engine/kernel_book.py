@@ -27,7 +27,7 @@ from dovetail.engine.state import (
     LINE_POD,
     LINE_ROW,
     LINE_STATE,
-    LOG_LENGTH,
+    MOVES,
     NONE,
     POD_ENTRY,
     POD_OWNER,
@@ -47,6 +47,7 @@ from dovetail.policies.rows import (
     FREE_COMPUTE,
     FREE_MEMORY,
     IN_USE,
+    LAST_NEED,
     MIG_CARD,
     MOST_COMPUTE_FREE,
     MOST_MEMORY_FREE,
@@ -65,11 +66,16 @@ _OUT_OF_USE = UNHEALTHY | CORDONED | QUARANTINED | MIG_CARD
 
 
 def touch(state: State, i: int) -> None:
-    """Row i moved: every kept score of it is stale."""
-    length = state.heads[LOG_LENGTH]
-    state.vectors.log[length % len(state.vectors.log)] = i
-    state.vectors.stamp[i] = length
-    state.heads[LOG_LENGTH] = length + 1
+    """Row i moved: every kept score of it is stale, and it becomes the newest of the chain."""
+    stamp, older, newer = state.vectors.stamp, state.vectors.older, state.vectors.newer
+    ends = len(older) - 1
+    if stamp[i] != NONE:
+        older[newer[i]], newer[older[i]] = older[i], newer[i]
+    older[i], newer[i] = older[ends], ends
+    newer[older[ends]] = i
+    older[ends] = i
+    stamp[i] = state.heads[MOVES]
+    state.heads[MOVES] += 1
 
 
 def new_pod(state: State, i: int, s: int, owner: int, status: int) -> int:
@@ -160,9 +166,9 @@ def note_card(rows: Rows, i: int, d: int) -> None:
         return
     left: Int = np.int64(_WHOLE)
     if held[i, d, COMPUTE] > 0:
-        left = min(left, compute * _WHOLE // total)
+        left = compute if total == _WHOLE else compute * _WHOLE // total
     if held[i, d, CARD_MEMORY] > 0:
-        left = min(left, memory * _WHOLE // max(1, card[i, d, CARD_MEMORY]))
+        left = min(left, memory * _WHOLE // max(1, card[i, d, CARD_MEMORY])) if memory > 0 else 0
     if held[i, d, SLOTS] > 0 and total == _WHOLE:
         compute = min(compute, _WHOLE - 1)
     rows.free[i, d, FREE_COMPUTE], rows.free[i, d, FREE_MEMORY] = compute, memory
@@ -185,28 +191,43 @@ def note_all_cards(rows: Rows, i: int) -> None:
     note_most_free(rows, i)
 
 
+def hold(rows: Rows, i: int, d: int, slots: int, memory: int, compute: int, sign: int) -> None:
+    """So much more of card d is in use, or less (sign −1)."""
+    held, sums = rows.held, rows.sums
+    held[i, d, SLOTS] += slots
+    held[i, d, CARD_MEMORY] += sign * memory
+    held[i, d, COMPUTE] += sign * compute
+    sums[i, IN_USE + SLOTS] += slots
+    sums[i, IN_USE + CARD_MEMORY] += sign * memory
+    sums[i, IN_USE + COMPUTE] += sign * compute
+    note_card(rows, i, d)
+
+
 def charge(state: State, slot: int, sign: int) -> None:
     """Add a pod to its row (sign 1) or take it off (sign −1): the only arithmetic on what is in use."""
     rows, book, work = state.rows, state.book, state.scratch
     i, s, owner = book.pod[slot, POD_ROW], book.pod[slot, POD_SHAPE], book.pod[slot, POD_OWNER]
     if state.heads[JOURNAL_DEPTH] > 0:
         remember(state, slot)
-    for r in range(rows.used.shape[1]):
+    for r in range(state.wants.shape[s, LAST_NEED]):
         rows.used[i, r] += sign * state.wants.need[s, r]
     rows.scored[i, 0] += sign * state.wants.scored[s, 0]
     rows.scored[i, 1] += sign * state.wants.scored[s, 1]
     if owner != NONE and book.peer_row[owner] != NONE:
         rows.peers[book.peer_row[owner], i] += sign
-    peak_use(state, slot, work)
     at = book.pod[slot, POD_ENTRY]
-    while at != NONE:
-        d = book.entry[at, ENTRY_CARD]
-        for k in range(3):
-            rows.held[i, d, k] += sign * work.peak[d, k]
-            rows.sums[i, IN_USE + k] += sign * work.peak[d, k]
-            work.peak[d, k] = 0  # a card named twice counts once
-        note_card(rows, i, d)
-        at = book.entry[at, ENTRY_NEXT]
+    if at != NONE and book.entry[at, ENTRY_NEXT] == NONE:  # the usual pod: one card
+        d, memory, compute = book.entry[at, ENTRY_CARD], book.entry[at, ENTRY_MEMORY], book.entry[at, ENTRY_COMPUTE]
+        hold(rows, i, d, sign, memory, compute, sign)
+    elif at != NONE:
+        peak_use(state, slot, work)
+        while at != NONE:
+            d = book.entry[at, ENTRY_CARD]
+            slots, memory, compute = work.peak[d, SLOTS], work.peak[d, CARD_MEMORY], work.peak[d, COMPUTE]
+            hold(rows, i, d, sign * slots, memory, compute, sign)
+            for k in range(3):
+                work.peak[d, k] = 0  # a card named twice counts once
+            at = book.entry[at, ENTRY_NEXT]
     rows.hosts[i, state.wants.shape[s, SIZE]] += sign
     note_most_free(rows, i)
     touch(state, i)

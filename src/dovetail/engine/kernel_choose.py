@@ -302,6 +302,8 @@ class Sieve(NamedTuple):
     """What a request is first held against a row with: numbers, looked up once for many rows."""
 
     mask: int
+    shape: int
+    ask: int  # the first
     memory: int  # MiB of the first card; less than nothing where no card is asked for
     compute: int
     kinds: int  # of card accepted, as bits
@@ -310,9 +312,9 @@ class Sieve(NamedTuple):
 def sieve_of(wants: Wants, mask: int, s: int) -> Sieve:
     a = wants.shape[s, FIRST_ASK]
     if a == wants.shape[s, LAST_ASK]:
-        return Sieve(mask, -1, -1, -1)
+        return Sieve(mask, s, a, -1, -1, -1)
     memory = wants.ask[a, ASK_MEMORY] if wants.ask[a, ASK_PERCENT] == NO_PERCENT else 0
-    return Sieve(mask, memory, wants.ask[a, ASK_COMPUTE], wants.rule[wants.ask[a, ASK_RULE], ACCEPTED_BITS])
+    return Sieve(mask, s, a, memory, wants.ask[a, ASK_COMPUTE], wants.rule[wants.ask[a, ASK_RULE], ACCEPTED_BITS])
 
 
 def no_card_left(rows: Rows, i: int, sieve: Sieve) -> int:

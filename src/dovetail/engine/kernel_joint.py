@@ -10,7 +10,7 @@ import numpy as np
 
 from dovetail.engine.kernel_choose import Sieve, choose_all, enough_cards, node_refusal, sieve_of
 from dovetail.engine.kernel_fit import ask_refusal, card_fits, names_cards, node_shortage
-from dovetail.engine.kernel_place import NEVER, first_look
+from dovetail.engine.kernel_place import NEVER, first_look, refuse
 from dovetail.engine.state import NONE, STYLE_IDLE_ONLY, UNLIMITED, Batch, Scratch, State
 from dovetail.policies.cards import memory_on
 from dovetail.policies.rows import (
@@ -30,6 +30,7 @@ from dovetail.policies.rows import (
     KIND_BITS,
     LAST_ASK,
     MIG_NODE,
+    NO_PERCENT,
     NODE_FLAGS,
     NUMA_BIND,
     PODS,
@@ -92,11 +93,12 @@ def alike_cards_that_fit(rows: Rows, wants: Wants, i: int, a: int, fitting: Ints
         return 0
     if wants.kind_ok[wants.ask[a, ASK_RULE], rows.card[i, 0, KIND]] == 0:
         return 0
-    compute, all_memory, got = wants.ask[a, ASK_COMPUTE], wants.ask[a, ASK_PERCENT] == 100, 0
+    compute, by_percent, got = wants.ask[a, ASK_COMPUTE], wants.ask[a, ASK_PERCENT] != NO_PERCENT, 0
     for d in range(rows.fact[i, CARDS]):
         if rows.free[i, d, FREE_COMPUTE] < compute:
             continue
-        if rows.left[i, d] == _WHOLE if all_memory else rows.free[i, d, FREE_MEMORY] >= memory_on(rows, wants, i, d, a):
+        idle = by_percent and rows.left[i, d] == _WHOLE  # then any percentage of its memory is there
+        if idle or rows.free[i, d, FREE_MEMORY] >= memory_on(rows, wants, i, d, a):
             fitting[got] = d
             got += 1
     return got
@@ -106,9 +108,8 @@ def look_jointly(state: State, batch: Batch, k: int, sieve: Sieve, u: int, v: in
     """In the place of `look`: fit, cards and score in one go."""
     code, points = first_look(state, sieve, i), NEVER
     if code == 0:
-        worth = state.vectors.score[u, i]
-        code, points = appraise(state, batch.shape[k], i, worth, batch.style, batch.quota, batch.draw[k])
-    state.vectors.refused[v, i] = code
+        code, points = appraise(state, batch, k, sieve, i, state.vectors.score[u, i])
+    refuse(state.vectors, v, i, code)
     state.vectors.score[v, i] = points
     return points
 
@@ -133,24 +134,23 @@ def look_at_each_jointly(state: State, batch: Batch, k: int, u: int, v: int) -> 
             vectors.score[v, i] = vectors.score[v, example[h]]
 
 
-def appraise(state: State, s: int, i: int, worth: float, style: Ints, quota: Ints, draw: int) -> tuple[int, float]:
-    """Why node i cannot take shape s, or 0; and what it is worth to it."""
-    rows, wants, work = state.rows, state.wants, state.scratch
-    first = wants.shape[s, FIRST_ASK]
-    if not is_plain(wants, s, quota):
-        code = node_refusal(rows, wants, i, s, style, quota, draw, work)
-        return code, points_of(state, i, s, worth, style) if code == 0 else NEVER
+def appraise(state: State, batch: Batch, k: int, sieve: Sieve, i: int, worth: float) -> tuple[int, float]:
+    """Why node i cannot take the pod, or 0; and what it is worth to it."""
+    rows, wants, work, s, a = state.rows, state.wants, state.scratch, sieve.shape, sieve.ask
+    if not is_plain(wants, s, batch.quota):
+        code = node_refusal(rows, wants, i, s, batch.style, batch.quota, batch.draw[k], work)
+        return code, points_of(state, i, s, worth, batch.style) if code == 0 else NEVER
     short = node_shortage(rows, wants, i, s)
     if short != 0:
         return short, NEVER
-    fits = cards_that_fit(rows, wants, i, first, style, work.fitting)
-    if fits < wants.ask[first, ASK_COUNT] or rows.fact[i, NODE_FLAGS] & (MIG_NODE | STOCK):
-        code = ask_refusal(rows, wants, i, first)
+    fits = cards_that_fit(rows, wants, i, a, batch.style, work.fitting)
+    if fits < wants.ask[a, ASK_COUNT] or rows.fact[i, NODE_FLAGS] & (MIG_NODE | STOCK):
+        code = ask_refusal(rows, wants, i, a)
         if code == 0:
-            code = enough_cards(rows, wants, i, first, style)
+            code = enough_cards(rows, wants, i, a, batch.style)
         if code != 0:
             return code, NEVER
-    return 0, offer(rows, i, wants, s, first, rows.left[i], worth, work.fitting, fits, work.chosen)
+    return 0, offer(rows, i, wants, s, a, rows.left[i], worth, work.fitting, fits, work.chosen)
 
 
 def no_ask() -> tuple[int, int]:

@@ -18,7 +18,7 @@ from dovetail.engine.state import (
     INACTIVE,
     JOURNAL_DEPTH,
     JOURNAL_LENGTH,
-    LOG_LENGTH,
+    MOVES,
     NONE,
     RESERVED,
     RESULT_POD,
@@ -61,17 +61,17 @@ def score_row(state: State, batch: Batch, k: int, u: int, i: int) -> None:
 
 def refresh_scores(state: State, batch: Batch, k: int, u: int) -> None:
     """Score again what moved since these scores were last looked at. Many requests may share them."""
-    vectors, end = state.vectors, state.heads[LOG_LENGTH]
-    log, stamp, length = vectors.log, vectors.stamp, len(vectors.log)
-    start = vectors.scored[u]
-    if u == FRESH or start == NONE or end - start > min(length, 2 * state.size):
+    vectors, end = state.vectors, state.heads[MOVES]
+    older, stamp, start = vectors.older, vectors.stamp, vectors.scored[u]
+    if u == FRESH or start == NONE:
         for i in range(state.size):
             score_row(state, batch, k, u, i)
     else:
-        for n in range(start, end):
-            i = log[n % length]
-            if stamp[i] == n:  # its last move
-                score_row(state, batch, k, u, i)
+        ends = len(older) - 1
+        i = older[ends]
+        while i != ends and stamp[i] >= start:
+            score_row(state, batch, k, u, i)
+            i = older[i]
     vectors.scored[u] = end
 
 
@@ -115,10 +115,18 @@ def first_look(state: State, sieve: Sieve, i: int) -> int:
     return int(refused) if refused != 0 else no_card_left(state.rows, i, sieve)
 
 
+def refuse(vectors: Vectors, v: int, i: int, code: int) -> None:
+    """Note why row i is no candidate; 0 = it is one."""
+    if vectors.tallied[v]:
+        vectors.tally[v, vectors.refused[v, i]] -= 1
+        vectors.tally[v, code] += 1
+    vectors.refused[v, i] = code
+
+
 def look(state: State, batch: Batch, k: int, sieve: Sieve, u: int, v: int, i: int) -> float:
     """Is row i a candidate, and what is it worth? Its score is up to date."""
     code = first_look(state, sieve, i)
-    state.vectors.refused[v, i] = code
+    refuse(state.vectors, v, i, code)
     return state.vectors.score[u, i] if code == 0 else NEVER
 
 
@@ -130,6 +138,7 @@ def look_at_each(state: State, batch: Batch, k: int, u: int, v: int) -> None:
 
 def look_at_all(state: State, batch: Batch, k: int, u: int, v: int) -> None:
     vectors, rank = state.vectors, state.rows.rank
+    vectors.tallied[v] = 0
     look_at_each(state, batch, k, u, v)
     for i in range(state.size, vectors.refused.shape[1]):
         vectors.refused[v, i] = INACTIVE
@@ -139,18 +148,17 @@ def look_at_all(state: State, batch: Batch, k: int, u: int, v: int) -> None:
         find_leader(vectors, rank, v, quarter)
 
 
-def look_at_moved(state: State, batch: Batch, k: int, u: int, v: int, start: int, end: int) -> None:
-    """Rows that the log names from `start` to `end` may fit again; find the best of the blocks they spoil."""
+def look_at_moved(state: State, batch: Batch, k: int, u: int, v: int, start: int) -> None:
+    """Rows that moved since `start` may fit again; find the best of the blocks they spoil."""
     vectors, rank = state.vectors, state.rows.rank
     best, high = vectors.best, vectors.high
     leader, most = vectors.leader, vectors.most
-    log, stamp, length = vectors.log, vectors.stamp, len(vectors.log)
+    older, stamp = vectors.older, vectors.stamp
     spoilt, count = vectors.spoilt, 0
     sieve = sieve_of(state.wants, batch.mask[k], batch.shape[k])
-    for n in range(start, end):
-        i = log[n % length]
-        if stamp[i] != n:  # it moves again later
-            continue
+    ends = len(older) - 1
+    i = older[ends]
+    while i != ends and stamp[i] >= start:
         points = look(state, batch, k, sieve, u, v, i)
         block = i // BLOCK
         if best[v, block] == i and points < high[v, block]:  # the best got worse: another may be better now
@@ -162,6 +170,7 @@ def look_at_moved(state: State, batch: Batch, k: int, u: int, v: int, start: int
             now = leader[v, quarter]
             if now == block or comes_first(points, i, most[v, quarter], best[v, now], rank):
                 leader[v, quarter], most[v, quarter] = block, points
+        i = older[i]
     for n in range(count):
         find_best(vectors, rank, u, v, spoilt[n])
         vectors.stale[spoilt[n] // BLOCK] = 1
@@ -173,14 +182,14 @@ def look_at_moved(state: State, batch: Batch, k: int, u: int, v: int, start: int
 
 
 def catch_up(state: State, batch: Batch, k: int, u: int, v: int) -> None:
-    """Bring the scores and the candidates of this request up to date with the log."""
+    """Bring the scores and the candidates of this request up to date."""
     refresh_scores(state, batch, k, u)
-    vectors, end = state.vectors, state.heads[LOG_LENGTH]
+    vectors, end = state.vectors, state.heads[MOVES]
     seen = vectors.seen[v]
-    if v == FRESH or seen == NONE or end - seen > min(len(vectors.log), 2 * state.size):
+    if v == FRESH or seen == NONE:
         look_at_all(state, batch, k, u, v)
     else:
-        look_at_moved(state, batch, k, u, v, seen, end)
+        look_at_moved(state, batch, k, u, v, seen)
     vectors.seen[v] = end
 
 
@@ -212,7 +221,7 @@ def best_row(state: State, batch: Batch, k: int, u: int, v: int) -> int:
         code = second_look(state, batch, k, top)
         if code == 0:
             return int(top)
-        vectors.refused[v, top] = code
+        refuse(vectors, v, top, code)
         find_best(vectors, rank, u, v, block)
         find_leader(vectors, rank, v, block // BLOCK)
 
@@ -230,16 +239,18 @@ def which_fit(state: State, batch: Batch, i: int) -> None:
 
 def commonest_refusal(state: State, v: int) -> int:
     """What most nodes said; the smallest code on ties."""
-    counts, refused = state.scratch.counts, state.vectors.refused
-    for code in range(_REASONS):
-        counts[code] = 0
-    counts[INACTIVE] = 0
-    for i in range(state.size):
-        counts[refused[v, i]] += 1
-    best = 0
+    vectors = state.vectors
+    tally = vectors.tally
+    if vectors.tallied[v] == 0:
+        vectors.tallied[v] = 1
+        for code in range(tally.shape[1]):
+            tally[v, code] = 0
+        for i in range(state.size):
+            tally[v, vectors.refused[v, i]] += 1
+    best, most = 0, 0
     for code in range(1, _REASONS):
-        if counts[code] > counts[best]:
-            best = code
+        if tally[v, code] > most:
+            best, most = code, tally[v, code]
     return best if best > 0 else _NO_NODES
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from dovetail.engine.build import BookKeeping
 from dovetail.engine.decisions import Decisions, Names, shares_of
 from dovetail.engine.holders import NEVER, Holders
 from dovetail.engine.intern import LARGEST, NOBODY, Interner, capacity, kind_bit
-from dovetail.engine.kernel_book import add_entry, new_pod, note_all_cards, peak_use
+from dovetail.engine.kernel_book import add_entry, new_pod, note_all_cards, peak_use, touch
 from dovetail.engine.state import (
     ALLOCATED,
     ENTRY_CARD,
@@ -24,7 +25,7 @@ from dovetail.engine.state import (
     INACTIVE,
     JOURNAL_DEPTH,
     JOURNAL_LENGTH,
-    LOG_LENGTH,
+    MOVES,
     NONE,
     POD_ENTRY,
     POD_OWNER,
@@ -44,7 +45,7 @@ from dovetail.engine.vectors import VectorRoom
 from dovetail.model.decision import Decision, Share
 from dovetail.model.device import MIG, Device
 from dovetail.model.node import Enforcer, Node
-from dovetail.model.pod import ContainerKind, Pod
+from dovetail.model.pod import ANY_NODE, ContainerKind, Pod
 from dovetail.model.reason import Reason
 from dovetail.model.rules import NodeRules
 from dovetail.policies.rows import (
@@ -86,7 +87,7 @@ class Ledger:
         self._ghosts: dict[int, tuple[Device, ...]] = {}  # row -> cards only pods speak of
         self._names: list[Names] = []  # by row: the node's name, its cards' UUIDs
         self._names_lent = False  # decisions look into the list: write into a copy
-        self._masks: dict[NodeRules, int] = {}
+        self._masks: dict[NodeRules, int] = {ANY_NODE: 0}  # what most pods have, kept from the start
         self._ranks_stale = False
         self.nodes_written = 0  # grows with every change of a node
         self._undo: list[tuple[str, int, float, bool]] | None = None  # (uid, slot, expiry, added) in a transaction
@@ -123,7 +124,7 @@ class Ledger:
     @property
     def generation(self) -> int:
         """Grows with every change."""
-        return int(self.heads[LOG_LENGTH])
+        return int(self.heads[MOVES])
 
     def make_room(self, pods: int, entries: int, journal: int = 0) -> None:
         """Enough free slots for what the kernel may add in one call."""
@@ -172,8 +173,10 @@ class Ledger:
         if known is None:
             known = self._masks[rules] = len(self._masks)
             self.storage.add_mask(known)
-            for row, node in enumerate(self.nodes):
-                self.storage.masks[known, row] = rules.refusal(node) if self.is_active(row) else INACTIVE
+            active = (self.rows.fact[: len(self.nodes), NODE_FLAGS] & ACTIVE).tolist()
+            self.storage.masks[known, : len(self.nodes)] = [
+                rules.refusal(node) if there else INACTIVE for node, there in zip(self.nodes, active, strict=True)
+            ]
         return known
 
     def _new_row(self, name: str) -> int:
@@ -209,7 +212,7 @@ class Ledger:
             self._keeper.charge(self.state(), slot, 1)
         note_all_cards(self.rows, row)
         self.rows.fact[row, HARDWARE] = self.intern.hardware_of(self._hardware(row))
-        self.storage.touch(row)
+        touch(self.state(), row)
 
     def _write_capacity(self, row: int, node: Node, active: bool) -> None:
         columns = [self.intern.columns(name) for name in node.allocatable]
@@ -262,7 +265,8 @@ class Ledger:
         if len(placed) == len(uids):
             self._add_all(uids, slots, pods.templates, expires)
         else:
-            self._add_all([uids[n] for n in placed.tolist()], slots[placed], pods.templates[placed], expires)
+            known = list(compress(uids, (rows != NONE).tolist()))
+            self._add_all(known, slots[placed], pods.templates[placed], expires)
         self._names_lent = True
         reasons, generation = results[:, RESULT_REASON], self.generation
         return Decisions(uids, rows, self._names, reasons, batch.taken_from, batch.taken, generation)

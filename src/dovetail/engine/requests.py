@@ -162,9 +162,10 @@ class Requests:
         ledger = self._ledger
         profile = self._profiles.setdefault(pod.profile, pod.profile)
         node = NODE_POLICIES[profile.node]
+        shape = ledger.intern.shape(pod, ledger.peers(ledger.owner(pod)) if node.counts_owner else NOBODY)
         return Signature(
             profile,
-            ledger.intern.shape(pod, ledger.peers(ledger.owner(pod)) if node.counts_owner else NOBODY),
+            shape,
             ledger.mask(pod.node_rules),
             sum(ask.count for container in pod.containers for ask in container.asks),
             node.draws or any(DEVICE_POLICIES[name].draws for name in profile.device),
@@ -184,8 +185,7 @@ class Requests:
         return room.slot(profile.node), room.slot(whole)
 
     def _lines(self, signatures: Sequence[Signature], fresh: bool) -> Ints:
-        """[5, request]: shape, mask, scores, candidates and cards; more requests than there is room for are scored
-        afresh."""
+        """[5, request]: shape, mask, scores, candidates, cards. Too many requests are scored afresh."""
         fresh = fresh or len(signatures) + 2 >= self._ledger.vectors.limit
         lines = [(s.shape, s.mask, *self._kept(s, fresh), s.entries) for s in signatures]
         return np.array(lines, dtype=np.int64).T.copy()

@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 Int = int | np.int64
 
 # heads: counters and list heads
-LOG_LENGTH, FREE_POD, FREE_PODS, FREE_ENTRY, FREE_ENTRIES, JOURNAL_DEPTH, JOURNAL_LENGTH = range(7)
+MOVES, FREE_POD, FREE_PODS, FREE_ENTRY, FREE_ENTRIES, JOURNAL_DEPTH, JOURNAL_LENGTH = range(7)
 HEADS = 7
 
 # Last axis of `pod`.
@@ -60,21 +60,24 @@ class Book(NamedTuple):
 
 
 class Vectors(NamedTuple):
-    """What is kept between decisions; `log` says which rows moved since.
+    """What is kept between decisions. Rows are chained by when they last moved, so that only those that did are seen.
 
     Scores have a number of their own (`u`), as requests may share them; the rest is per request (`v`).
     """
 
     score: Floats  # [u, row]
-    scored: Ints  # [u]: length of the log when they were last brought up to date; NONE = never
+    scored: Ints  # [u]: moves so far when they were last brought up to date; NONE = never
     refused: Bytes  # [v, row]: 0 = a candidate, else why not
     best: Ints  # [v, block]: its best row, or NONE
     high: Floats  # [v, block]: that row's score
     leader: Ints  # [v, quarter]: its best block
     most: Floats  # [v, quarter]: that block's best score
     seen: Ints  # [v]: as `scored`
-    log: Ints  # ring of rows that moved
-    stamp: Ints  # [row]: position in the log of its last move
+    tally: Ints  # [v, code]: rows refused for it, kept from the first time somebody asks
+    tallied: Ints  # [v]: 1 where it is kept
+    stamp: Ints  # [row]: the number of its last move; NONE = it never moved and is not in the chain
+    older: Ints  # [row + 1]: who moved before it; the last entry stands for the chain's two ends
+    newer: Ints  # [row + 1]
     spoilt: Ints  # working space: blocks whose best got worse
     stale: Ints  # working space: [quarter], 1 where its leader must be found again
     example: Ints  # working space: [kind of hardware], an idle node of it
@@ -104,7 +107,6 @@ class Scratch(NamedTuple):
     best: Ints  # [card]
     keys: Floats  # [card, KEYS]
     picked: Ints  # [n, 3]: ask, card, memory
-    counts: Ints  # [256]
     room: Ints  # [2, card + 1]: for policies that choose a set
 
 

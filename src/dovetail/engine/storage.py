@@ -18,7 +18,6 @@ from dovetail.engine.state import (
     JOURNAL_LENGTH,
     KEYS,
     LINE_FIELDS,
-    LOG_LENGTH,
     NONE,
     POD_ENTRY,
     POD_FIELDS,
@@ -92,13 +91,6 @@ class Storage:
                 self.size,
             )
         return current
-
-    def touch(self, row: int) -> None:
-        """Row moved: every kept score of it is stale."""
-        arrays, length = self.vectors.arrays, int(self.heads[LOG_LENGTH])
-        arrays.log[length % len(arrays.log)] = row
-        arrays.stamp[row] = length
-        self.heads[LOG_LENGTH] = length + 1
 
     def add_row(self) -> int:
         row = self.size
@@ -211,7 +203,6 @@ def _scratch(cards: int, vendors: int, picked: int) -> Scratch:
         best=zeros(cards),
         keys=np.zeros((cards, KEYS)),
         picked=zeros(max(16, picked), 3),
-        counts=zeros(256),
         room=zeros(2, cards + 1),
     )
 

@@ -8,8 +8,7 @@ from collections.abc import Hashable
 import numpy as np
 
 from dovetail.engine.intern import MOST_HARDWARE
-from dovetail.engine.state import BLOCK, NONE, Vectors
-from dovetail.policies.rows import Ints
+from dovetail.engine.state import BLOCK, INACTIVE, NONE, Vectors
 
 BUDGET = 192 * 2**20  # bytes
 MOST = 2048
@@ -27,7 +26,7 @@ class VectorRoom:
         rows = -(-rows // BLOCK) * BLOCK
         self._slots.clear()
         self.limit = max(8, min(MOST, BUDGET // (rows * 10)))
-        self.arrays = _arrays(8, rows, np.zeros(max(4096, 4 * rows), dtype=np.int64))
+        self.arrays = _arrays(min(64, self.limit), rows)
 
     def slot(self, key: Hashable) -> int:
         """The vector of this key, its own or taken from the one used longest ago."""
@@ -52,29 +51,33 @@ class VectorRoom:
     def _add_room(self) -> None:
         old = self.arrays
         count, rows = len(old.seen), old.score.shape[1]
-        new = _arrays(min(2 * count, self.limit), rows, old.log)
+        new = _arrays(min(2 * count, self.limit), rows)
         new.score[:count], new.scored[:count], new.refused[:count] = old.score, old.scored, old.refused
         new.best[:count], new.high[:count], new.seen[:count] = old.best, old.high, old.seen
         new.leader[:count], new.most[:count] = old.leader, old.most
-        new.stamp[:] = old.stamp
+        new.tally[:count], new.tallied[:count] = old.tally, old.tallied
+        new.stamp[:], new.older[:], new.newer[:] = old.stamp, old.older, old.newer
         self.arrays = new
 
 
-def _arrays(count: int, rows: int, log: Ints) -> Vectors:
+def _arrays(count: int, rows: int) -> Vectors:
     blocks = rows // BLOCK
     quarters = -(-blocks // BLOCK)
     return Vectors(
-        score=np.full((count, rows), -np.inf),
+        score=np.empty((count, rows)),  # written before it is read, as what follows
         scored=np.full(count, NONE, dtype=np.int64),
-        refused=np.zeros((count, rows), dtype=np.uint8),
-        best=np.full((count, blocks), NONE, dtype=np.int64),
-        high=np.full((count, blocks), -np.inf),
-        leader=np.full((count, quarters), NONE, dtype=np.int64),
-        most=np.full((count, quarters), -np.inf),
+        refused=np.empty((count, rows), dtype=np.uint8),
+        best=np.empty((count, blocks), dtype=np.int64),
+        high=np.empty((count, blocks)),
+        leader=np.empty((count, quarters), dtype=np.int64),
+        most=np.empty((count, quarters)),
         seen=np.full(count, NONE, dtype=np.int64),
-        log=log,
+        tally=np.empty((count, INACTIVE + 1), dtype=np.int64),
+        tallied=np.zeros(count, dtype=np.int64),
         stamp=np.full(rows, NONE, dtype=np.int64),
-        spoilt=np.zeros(len(log), dtype=np.int64),
+        older=np.full(rows + 1, rows, dtype=np.int64),
+        newer=np.full(rows + 1, rows, dtype=np.int64),
+        spoilt=np.zeros(rows, dtype=np.int64),
         stale=np.zeros(quarters, dtype=np.int64),
         example=np.zeros(MOST_HARDWARE, dtype=np.int64),
     )

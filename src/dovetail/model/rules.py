@@ -84,9 +84,9 @@ class NodeRules:
             return Reason.NODE_NAME
         if node.unschedulable and not self._tolerates(Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")):
             return Reason.NODE_UNSCHEDULABLE
-        if self.untolerated(node) is not None:
+        if node.taints and self.untolerated(node) is not None:
             return Reason.TAINT
-        if any(node.labels.get(label) != value for label, value in self.selector):
+        if self.selector and any(node.labels.get(label) != value for label, value in self.selector):
             return Reason.NODE_SELECTOR
         if self.affinity is not None and not any(term.matches(node) for term in self.affinity):
             return Reason.NODE_AFFINITY

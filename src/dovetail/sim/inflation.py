@@ -40,6 +40,8 @@ def replay(
     jobs, machines = [pod for job in order.jobs(trace) for pod in _single(job)], order.machines(trace)
     scheduler = stage(trace, machines, policy, told, mode)
     players = cast.cast(jobs, profile_of(policy))
+    for template in players.templates:
+        scheduler.requests.signature(template)  # known from the start, like the nodes
     uids = [job.name for job in jobs]
     made: list[Decisions] = []
     seconds = 0.0

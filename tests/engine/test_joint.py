@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
@@ -11,14 +12,23 @@ from hypothesis import strategies as st
 
 from dovetail.engine import audit
 from dovetail.engine.explain import verdicts
+from dovetail.engine.intern import NOBODY
+from dovetail.engine.kernel_book import note_all_cards
+from dovetail.engine.kernel_fit import card_fits, card_refusal
+from dovetail.engine.kernel_joint import alike_cards_that_fit, cards_that_fit
+from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.state import STYLE_FIELDS, UNLIMITED
 from dovetail.engine.stream import Stream
+from dovetail.model.decision import Share
+from dovetail.model.device import Device
 from dovetail.model.node import Node
-from dovetail.model.pod import DeviceRules, Profile, Quota
+from dovetail.model.pod import DeviceAsk, DeviceRules, Group, Profile, Quota
+from dovetail.policies.rows import ASK_VENDOR, CARDS, FIRST_ASK, VENDOR
 from dovetail.policies.table import NODE_POLICIES
 from tests.builders import ask, card, cluster, node, place, pod
 from tests.engine.pictures import alone, made, picture, said, told
 from tests.engine.test_sameness import by_events
-from tests.strategies import CHAINS, JOINT_POLICIES, JOINT_PROFILES, World, quotas, renamed, worlds
+from tests.strategies import CHAINS, JOINT_POLICIES, JOINT_PROFILES, World, quotas, renamed, seeds, some_ask, worlds
 
 MIXED = (*JOINT_PROFILES, *JOINT_PROFILES, Profile("binpack"), Profile("spread-replicas", ("numa", "binpack")))
 some = settings(max_examples=100)
@@ -55,7 +65,8 @@ def test_a_stream_may_be_cut_anywhere_while_the_outlook_learns(world: World, cop
 def test_kept_scores_are_fresh_scores(world: World) -> None:
     """Also after pods left, and across changes of the outlook."""
     keeping, forgetting = made(world.nodes), made(world.nodes)
-    chance, placed = world.chance, []
+    chance = world.chance
+    placed: list[str] = []
     for group in (*world.groups, *world.groups):
         pods = tuple(renamed(pod, f"{pod.name}-{len(placed)}-{chance.random()}") for pod in group.pods)
         one = [replace(group, pods=pods)]
@@ -174,3 +185,88 @@ def test_asked_cards_of_an_unknown_size_and_of_several_sizes(policy: str) -> Non
     assert all(where is not None for where, _ in place(scheduler, *pods))
     audit.validate(scheduler.ledger)
     assert audit.over_allocated(scheduler.ledger) == []
+
+
+@joint
+def test_all_memory_of_an_overcommitted_card_that_has_a_tenant(policy: str) -> None:
+    """2,000 compute: a tenant with 100 and no memory leaves 1,900 and all 4,000 MiB, though the card is not idle."""
+    scheduler = cluster(node("n", card("g", 4000, compute_milli=2000)))
+    first = pod("p", DeviceAsk("NVIDIA", 1, 0, None, 100), node_policy=policy)
+    second = pod("q", DeviceAsk("NVIDIA", 1, 0, 100, 1000), node_policy=policy)
+    decisions = scheduler.place([Group(one.key, (one,)) for one in (first, second)])
+    assert [one.shares for one in decisions] == [(Share(0, "g", 0, 100),), (Share(0, "g", 4000, 1000),)]
+    ledger = scheduler.ledger
+    assert [ledger.shares(ledger.pods[one.uid].slot) for one in (first, second)] == [d.shares for d in decisions]
+    assert ledger.rows.held[0, 0].tolist() == [2, 4000, 1100]
+    audit.validate(ledger)
+    assert audit.over_allocated(ledger) == []
+
+
+# ---- the short ways to tell which cards fit, against the long one
+
+A100, T4 = ("NVIDIA", "NVIDIA A100", "hami-core"), ("NVIDIA", "NVIDIA T4", "hami-core")
+SOME_KINDS = [A100, A100, A100, T4, T4, ("NVIDIA", "NVIDIA T4", "mig"), ("AMD", "AMD MI300X", "hami-core")]
+TYPES = (
+    None,
+    None,
+    None,
+    DeviceRules("NVIDIA", use_types=("A100",)),
+    DeviceRules("NVIDIA", nouse_types=("A100",)),
+    DeviceRules("NVIDIA", mode="hami-core"),
+)
+UUIDS = (
+    DeviceRules("NVIDIA", use_uuids=("n/0", "n/2")),
+    DeviceRules("NVIDIA", nouse_uuids=("n/0", "n/1")),
+    DeviceRules("NVIDIA", use_uuids=("n/1", "n/3"), nouse_uuids=("n/1",)),
+)
+
+
+def some_cards(chance: Random, kinds: list[tuple[str, str, str]]) -> list[Device]:
+    """One to four cards of these vendors, models and modes; of any size, and now and then out of use."""
+    cards = []
+    for n in range(chance.randint(1, 4)):
+        vendor, model, mode = chance.choice(kinds)
+        memory, compute = chance.choice((0, 3, 4000, 4000, 8000)), chance.choice((0, 1000, 1000, 2000, 2000))
+        slots, way = chance.choice((1, 2, 10, 10, 10)), chance.random()
+        facts = {"vendor": vendor, "model": model, "mode": mode, "slots": slots, "compute_milli": compute}
+        cards.append(card(f"n/{n}", memory, n, healthy=way > 0.05, cordoned=0.05 < way < 0.1, **facts))
+    return cards
+
+
+def worn(chance: Random, cards: list[Device]) -> Scheduler:
+    """One node; of each card nothing is held, or something, or all, or more than there is."""
+    scheduler = cluster(node("n", *cards))
+    rows = scheduler.ledger.rows
+    for d, one in enumerate(cards):
+        slots, size, total = chance.choice((0, 0, 1, 1, 1, 1, one.slots)), one.memory_mib, one.compute_milli
+        if slots:
+            memory = chance.choice((0, 0, 0, 1, size // 2, size, size + 1))
+            compute = chance.choice((0, 0, 1, 100, 500, total - 1, total, total + 1)) if total else 0
+            rows.held[0, d] = slots, memory, compute
+    note_all_cards(rows, 0)
+    return scheduler
+
+
+@settings(max_examples=1000)
+@given(seeds, st.booleans())
+def test_the_short_ways_to_tell_which_cards_fit_say_what_the_long_one_says(seed: int, one_kind: bool) -> None:
+    """Any memory and compute held, percentages, overcommit, slots, cards out of use; one kind of card, or several."""
+    chance = Random(seed)
+    kinds = chance.sample(SOME_KINDS, 1) if one_kind else SOME_KINDS
+    scheduler = worn(chance, some_cards(chance, kinds))
+    rules = chance.choice(TYPES if one_kind else TYPES + UUIDS)
+    s = scheduler.intern.shape(pod("p", some_ask(chance), rules=rules), NOBODY)
+    rows, wants = scheduler.ledger.rows, scheduler.ledger.state().wants
+    a, fit = int(wants.shape[s, FIRST_ASK]), []
+    for d in range(rows.fact[0, CARDS]):
+        for idle_only in (1, 0):
+            code = card_refusal(rows, wants, 0, d, a, rows.held[0], idle_only, UNLIMITED, UNLIMITED)
+            assert card_fits(rows, wants, 0, d, a, idle_only) == (code == 0)
+        if code == 0 and rows.card[0, d, VENDOR] == wants.ask[a, ASK_VENDOR]:
+            fit.append(d)
+    found = np.zeros(4, dtype=np.int64)
+    got = cards_that_fit(rows, wants, 0, a, np.zeros(STYLE_FIELDS, dtype=np.int64), found)
+    assert found[:got].tolist() == fit
+    if one_kind:
+        got = alike_cards_that_fit(rows, wants, 0, a, found)
+        assert found[:got].tolist() == fit

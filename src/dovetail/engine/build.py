@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache, partial
+from hashlib import sha256
 from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail.engine import kernel_book, kernel_choose, kernel_joint, kernel_place
+from dovetail.engine import kernel_book, kernel_choose, kernel_joint, kernel_lone, kernel_place
 from dovetail.engine.state import (
     STYLE_ALONE,
     STYLE_FIELDS,
@@ -33,6 +34,7 @@ from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
 LONGEST_CHAIN = 4
 Hooks = Mapping[str, Callable[..., Any]]
+Place = Callable[[State, Batch], None]
 _KEY_HOOKS = ("key_first", "key_second", "key_third", "key_fourth")
 
 # A joint policy orders and chooses cards itself; first-fit is the order in which it sees them.
@@ -47,13 +49,21 @@ JOINT_HOOKS: Hooks = {
     "choose_set": kernel_joint.choose_set_jointly,
 }
 
+LONE_HOOKS: Hooks = {"remember": kernel_lone.remember_nothing, "roll_back": kernel_lone.roll_nothing_back}
+LONE_JOINT_HOOKS: Hooks = {
+    "choose_one_by_one": kernel_lone.choose_never,
+    "choose_set": kernel_choose.no_set,
+    "node_refusal": kernel_lone.shortage,
+}
+
 
 class Kernel(NamedTuple):
     """What a profile runs."""
 
     node_policy: NodePolicy
     style: Ints
-    place_groups: Callable[[State, Batch], None]
+    place_groups: Place
+    place_lone: Place  # the same, for lone pods with one ask at the most, outside transactions and quotas
     which_fit: Callable[[State, Batch, int], None]
 
 
@@ -90,7 +100,14 @@ class Builder:
         key = (profile.node, profile.device)
         if key not in self._kernels:
             hooks, style = profile_hooks(profile)
-            self._kernels[key] = Kernel(NODE_POLICIES[profile.node], style, *self._doors(hooks))
+            lone = {**hooks, **LONE_HOOKS, **(LONE_JOINT_HOOKS if "offer" in hooks else {})}
+            self._kernels[key] = Kernel(
+                NODE_POLICIES[profile.node],
+                style,
+                self._door("place_groups", hooks),
+                self._door("place_groups", lone),
+                self._door("which_fit", hooks),
+            )
         return self._kernels[key]
 
     def lens(self, profile: Profile) -> Lens:
@@ -123,14 +140,15 @@ class Builder:
         call = native.Caller()
         return BookKeeping(*(partial(call, entry) for entry in entries))
 
-    def _doors(self, hooks: Hooks) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    def _door(self, name: str, hooks: Hooks) -> Callable[..., Any]:
+        """Compiled when it is first used."""
         if not self.compiled:
-            return self.specialise(kernel_place.place_groups, hooks), self.specialise(kernel_place.which_fit, hooks)
+            plain: Callable[..., Any] = getattr(kernel_place, name)
+            return self.specialise(plain, hooks)
         from dovetail.engine import native  # numba takes 0.3 s and 90 MB: only for those who need it
 
-        call = native.Caller()
-        place, fits = self.specialise(native.place_entry, hooks), self.specialise(native.fits_entry, hooks)
-        return partial(call, place), partial(call, fits)
+        entry = native.place_entry if name == "place_groups" else native.fits_entry
+        return partial(native.Caller(), self.specialise(entry, hooks))
 
     def specialise(self, function: Callable[..., Any], hooks: Hooks) -> Callable[..., Any]:
         """A copy of `function` that calls copies of its helpers, with the hooks put in."""
@@ -141,7 +159,8 @@ class Builder:
             scope = dict(function.__globals__)
             for name in _helpers(function):
                 scope[name] = self.specialise(hooks.get(name, scope[name]), hooks)
-            tag = "_".join(hooks[hook].__module__.rpartition(".")[2] for hook in used)
+            names = "_".join(f"{hook}={hooks[hook].__module__}.{hooks[hook].__name__}" for hook in used)
+            tag = sha256(names.encode()).hexdigest()[:16]  # names of files have their limits
             copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
             copy.__module__, copy.__qualname__ = function.__module__, f"{function.__qualname__}__{tag}"
             self._made[key] = self._compile(copy) if self.compiled else copy

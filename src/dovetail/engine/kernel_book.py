@@ -166,7 +166,7 @@ def note_card(rows: Rows, i: int, d: int) -> None:
         return
     left: Int = np.int64(_WHOLE)
     if held[i, d, COMPUTE] > 0:
-        left = compute if total == _WHOLE else compute * _WHOLE // total
+        left = compute if total == _WHOLE else compute * _WHOLE // max(1, total)
     if held[i, d, CARD_MEMORY] > 0:
         left = min(left, memory * _WHOLE // max(1, card[i, d, CARD_MEMORY])) if memory > 0 else 0
     if held[i, d, SLOTS] > 0 and total == _WHOLE:

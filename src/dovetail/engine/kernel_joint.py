@@ -12,6 +12,7 @@ from dovetail.engine.kernel_choose import Sieve, choose_all, enough_cards, node_
 from dovetail.engine.kernel_fit import ask_refusal, card_fits, names_cards, node_shortage
 from dovetail.engine.kernel_place import NEVER, first_look, refuse
 from dovetail.engine.state import NONE, STYLE_IDLE_ONLY, UNLIMITED, Batch, Scratch, State
+from dovetail.model.reason import Reason
 from dovetail.policies.cards import memory_on
 from dovetail.policies.rows import (
     ASK_COMPUTE,
@@ -29,6 +30,7 @@ from dovetail.policies.rows import (
     KIND,
     KIND_BITS,
     LAST_ASK,
+    LAST_KIND_BIT,
     MIG_NODE,
     NO_PERCENT,
     NODE_FLAGS,
@@ -43,6 +45,8 @@ from dovetail.policies.rows import (
 )
 
 _WHOLE = 1000
+_CROWDED = 1 << LAST_KIND_BIT  # several kinds share this bit
+_TOO_FEW_FIT = int(Reason.CARDS_TOO_FEW_FIT)
 choose_one_by_one = choose_all  # under a name that build.py does not replace
 
 
@@ -78,7 +82,8 @@ def is_plain(wants: Wants, s: int, quota: Ints) -> bool:
 def cards_that_fit(rows: Rows, wants: Wants, i: int, a: int, style: Ints, fitting: Ints) -> int:
     """Every card that could serve ask `a`, into `fitting`; returns how many."""
     vendor, kinds, got = wants.ask[a, ASK_VENDOR], rows.fact[i, KIND_BITS], 0
-    if kinds & (kinds - 1) == 0 and not names_cards(wants, wants.ask[a, ASK_RULE]):
+    one_kind = kinds & (kinds - 1) == 0 and kinds != _CROWDED
+    if one_kind and not names_cards(wants, wants.ask[a, ASK_RULE]):
         return alike_cards_that_fit(rows, wants, i, a, fitting)
     for d in range(rows.fact[i, CARDS]):
         if card_fits(rows, wants, i, d, a, style[STYLE_IDLE_ONLY]) and rows.card[i, d, VENDOR] == vendor:
@@ -93,7 +98,8 @@ def alike_cards_that_fit(rows: Rows, wants: Wants, i: int, a: int, fitting: Ints
         return 0
     if wants.kind_ok[wants.ask[a, ASK_RULE], rows.card[i, 0, KIND]] == 0:
         return 0
-    compute, by_percent, got = wants.ask[a, ASK_COMPUTE], wants.ask[a, ASK_PERCENT] != NO_PERCENT, 0
+    percent, compute, got = wants.ask[a, ASK_PERCENT], wants.ask[a, ASK_COMPUTE], 0
+    by_percent = percent != NO_PERCENT and percent <= 100
     for d in range(rows.fact[i, CARDS]):
         if rows.free[i, d, FREE_COMPUTE] < compute:
             continue
@@ -146,8 +152,9 @@ def appraise(state: State, batch: Batch, k: int, sieve: Sieve, i: int, worth: fl
     fits = cards_that_fit(rows, wants, i, a, batch.style, work.fitting)
     if fits < wants.ask[a, ASK_COUNT] or rows.fact[i, NODE_FLAGS] & (MIG_NODE | STOCK):
         code = ask_refusal(rows, wants, i, a)
-        if code == 0:
+        if code == 0 and fits < wants.ask[a, ASK_COUNT]:
             code = enough_cards(rows, wants, i, a, batch.style)
+            code = code if code != 0 else _TOO_FEW_FIT
         if code != 0:
             return code, NEVER
     return 0, offer(rows, i, wants, s, a, rows.left[i], worth, work.fitting, fits, work.chosen)

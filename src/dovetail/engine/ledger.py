@@ -126,6 +126,10 @@ class Ledger:
         """Grows with every change."""
         return int(self.heads[MOVES])
 
+    @property
+    def in_transaction(self) -> bool:
+        return self._undo is not None
+
     def make_room(self, pods: int, entries: int, journal: int = 0) -> None:
         """Enough free slots for what the kernel may add in one call."""
         self.storage.make_room(pods, entries, journal)

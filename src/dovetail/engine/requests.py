@@ -29,6 +29,7 @@ class Signature(NamedTuple):
     mask: int
     entries: int  # cards it is given
     draws: bool  # a policy of its profile rolls dice, so nothing can be kept
+    plain: bool  # one ask at the most, and no NUMA binding
     kept: tuple[object, ...]  # the very objects the key is made of, so that their ids stay theirs
 
 
@@ -169,6 +170,7 @@ class Requests:
             ledger.mask(pod.node_rules),
             sum(ask.count for container in pod.containers for ask in container.asks),
             node.draws or any(DEVICE_POLICIES[name].draws for name in profile.device),
+            sum(len(c.asks) for c in pod.containers) <= 1 and not any(rules.numa_bind for rules in pod.device_rules),
             (pod.resources, pod.containers, pod.device_rules, pod.node_rules, pod.profile),
         )
 

@@ -312,16 +312,17 @@ class Scheduler:
 
     def _run_kernel(self, run: Run, at: float) -> Sequence[Decision]:
         batch = self.requests.batch(run.pods, run.signatures, run.needs)
-        return self._decide(pods_of(run.pods), batch, run.signatures[0].profile, at)
+        lone = len(run.needs) == len(run.pods) and all(signature.plain for signature in run.signatures)
+        return self._decide(pods_of(run.pods), batch, run.signatures[0].profile, lone, at)
 
     def _place_stream(self, stream: Stream, signatures: Sequence[Signature], at: float) -> Sequence[Decision]:
         batch = self.requests.stream_batch(stream, signatures)
-        return self._decide(stream.pods(), batch, signatures[0].profile, at)
+        lone = all(signature.plain for signature in signatures)
+        return self._decide(stream.pods(), batch, signatures[0].profile, lone, at)
 
-    def _decide(self, pods: Pods, batch: Batch, profile: Profile, at: float) -> Sequence[Decision]:
+    def _decide(self, pods: Pods, batch: Batch, profile: Profile, lone: bool, at: float) -> Sequence[Decision]:
         self.ledger.make_room(len(pods.uids), len(batch.taken), len(pods.uids))
-        kernel = self.kernel(profile)
-        kernel.place_groups(self.ledger.state(), batch)
+        self._place(profile, lone, batch)
         return self.ledger.adopt(pods, batch, at + HOLD_SECONDS)
 
     def _place_one(self, pod: Pod, at: float) -> Decision:
@@ -329,9 +330,13 @@ class Scheduler:
         ledger, signature = self.ledger, self.requests.signature(pod)
         ledger.make_room(1, signature.entries, 1)
         batch = self.requests.batch_of_one(pod, signature)
-        kernel = self.kernel(signature.profile)
-        kernel.place_groups(ledger.state(), batch)
+        self._place(signature.profile, signature.plain, batch)
         return ledger.adopt_one(pod, batch, signature.entries, at + HOLD_SECONDS)
+
+    def _place(self, profile: Profile, lone: bool, batch: Batch) -> None:
+        kernel = self.kernel(profile)
+        place = kernel.place_lone if lone and not self.ledger.in_transaction else kernel.place_groups
+        place(self.ledger.state(), batch)
 
     def _plain_signatures(self, stream: Stream) -> list[Signature] | None:
         """The templates' requests, where a single call of the kernel can place the stream."""

@@ -40,7 +40,7 @@ def card_values(typical: Sequence[TypicalPod], kinds: int) -> Ints:
     for kind in range(kinds):
         demand: dict[int, float] = {}
         for pod in typical:
-            milli = dict(pod.parts).get(kind, pod.parts[0][1]) if pod.parts else WHOLE
+            milli = dict(pod.parts).get(kind, max((m for _, m in pod.parts), default=WHOLE))
             if pod.cards == 1 and milli < WHOLE:
                 size = -(-milli * CUTS // WHOLE)
                 demand[size] = demand.get(size, 0.0) + pod.times
@@ -103,7 +103,9 @@ def cpu_factors(typical: Sequence[TypicalPod], kinds: int) -> Ints:
         ]
         total = sum(weight for weight, _, _ in demand)
         if total:
-            used = sum(weight / total * np.minimum(1, steps * milli / max(1, cpu)) for weight, milli, cpu in demand)
+            used = sum(
+                weight / total * (np.minimum(1, steps * milli / cpu) if cpu else 1.0) for weight, milli, cpu in demand
+            )
             factors[kind] = np.rint(ONE * (1 - CPU_WEIGHT * (1 - used)))
     return factors
 

@@ -6,6 +6,7 @@ the same size.
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -68,6 +69,8 @@ def measure() -> dict[str, object]:
     large_order = draw_order(large, SEED)
     for policy in ("fgd", "snug", "best-fit"):
         warm_up(policy, Setting(engine=COMPILED))
+    gc.collect()
+    gc.freeze()
     print(f"\nreplay of {trace.name}, inflation, decisions per second on one core")
     found: dict[str, dict[str, int]] = {}
     for title, on, by, policies in (

@@ -64,7 +64,7 @@ class Kernel(NamedTuple):
     style: Ints
     place_groups: Place
     place_lone: Place  # the same, for lone pods with one ask at the most, outside transactions and quotas
-    which_fit: Callable[[State, Batch, int], None]
+    which_fit: Callable[[State, Batch, int], int]
 
 
 class Lens(NamedTuple):

@@ -226,8 +226,10 @@ def best_row(state: State, batch: Batch, k: int, u: int, v: int) -> int:
         find_leader(vectors, rank, v, block // BLOCK)
 
 
-def which_fit(state: State, batch: Batch, i: int) -> None:
-    """For each pod of the batch, alone: could node i take it now? 1 or 0 in the first column of `results`."""
+def which_fit(state: State, batch: Batch, i: int) -> int:
+    """For each pod of the batch, alone: could node i take it now? 1 or 0 in the first column of `results`; returns how
+    many it could take."""
+    total = 0
     for k in range(len(batch.shape)):
         fits = 0
         if first_look(state, sieve_of(state.wants, batch.mask[k], batch.shape[k]), i) == 0:
@@ -235,6 +237,8 @@ def which_fit(state: State, batch: Batch, i: int) -> None:
             if node_refusal(state.rows, state.wants, i, s, batch.style, batch.quota, draw, state.scratch) == 0:
                 fits = 1
         batch.results[k, 0] = fits
+        total += fits
+    return total
 
 
 def commonest_refusal(state: State, v: int) -> int:

@@ -436,6 +436,8 @@ class Ledger:
         return self._names
 
     def _held_on(self, row: int) -> list[tuple[int, tuple[Share, ...]]]:
+        if not self.rows.hosts[row].any():
+            return []
         pod = self.book.pod
         slots = np.flatnonzero((pod[:, POD_ROW] == row) & np.isin(pod[:, POD_STATE], (RESERVED, ALLOCATED)))
         return [(int(slot), self.shares(int(slot))) for slot in slots]

@@ -168,8 +168,8 @@ def place_entry(state: int, batch: int) -> None:
     place_groups(state_at(state), batch_at(batch))
 
 
-def fits_entry(state: int, batch: int, row: int) -> None:
-    which_fit(state_at(state), batch_at(batch), row)
+def fits_entry(state: int, batch: int, row: int) -> int:
+    return which_fit(state_at(state), batch_at(batch), row)
 
 
 def charge_entry(state: int, slot: int, sign: int) -> None:

@@ -238,8 +238,8 @@ class Scheduler:
 
     def _learns_from(self, groups: Sequence[Group]) -> bool:
         if not self.outlook.learning and not self.outlook.told:
-            stream = groups.templates if isinstance(groups, Stream) else (pod for group in groups for pod in group.pods)
-            if any(NODE_POLICIES[pod.profile.node].offer is not None for pod in stream):
+            pods = groups.templates if isinstance(groups, Stream) else [pod for group in groups for pod in group.pods]
+            if any(NODE_POLICIES[pod.profile.node].offer is not None for pod in pods):
                 self.outlook.start_learning()
         return self.outlook.learning
 

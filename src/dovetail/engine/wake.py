@@ -37,8 +37,8 @@ class Wake:
             state = self._ledger.state()
             fitting = set()
             for row in rows:
-                which_fit(state, batch, row)
-                fitting.update(np.flatnonzero(batch.results[:, 0]).tolist())
+                if which_fit(state, batch, row):
+                    fitting.update(np.flatnonzero(batch.results[:, 0]).tolist())
             found += [keys[n] for n in sorted(fitting)]
         return found
 

@@ -157,10 +157,10 @@ class Outlook:
 
     def _capacity(self) -> tuple[int, ...]:
         """Milli of each kind of card in the cluster."""
-        if self._counted != self._ledger.nodes_written:
+        if self._counted != self._ledger.places.written:
             rows, kinds = self._ledger.rows, max(1, len(self._ledger.intern.kinds))
             cards = np.bincount(rows.card[self._registered(), KIND], minlength=kinds)
-            self._counted, self._cards = self._ledger.nodes_written, tuple((cards * WHOLE).tolist())
+            self._counted, self._cards = self._ledger.places.written, tuple((cards * WHOLE).tolist())
         return self._cards
 
     def _registered(self) -> npt.NDArray[np.bool_]:

@@ -167,7 +167,7 @@ class Requests:
         return Signature(
             profile,
             shape,
-            ledger.mask(pod.node_rules),
+            ledger.places.mask(pod.node_rules),
             sum(ask.count for container in pod.containers for ask in container.asks),
             node.draws or any(DEVICE_POLICIES[name].draws for name in profile.device),
             sum(len(c.asks) for c in pod.containers) <= 1 and not any(rules.numa_bind for rules in pod.device_rules),

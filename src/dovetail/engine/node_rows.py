@@ -1,0 +1,182 @@
+"""Nodes as rows: where each stands, what it has, and whom its rules keep away. Knows nothing of who holds what."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from dovetail.engine.decisions import Names
+from dovetail.engine.intern import Interner, capacity, kind_bit
+from dovetail.engine.state import INACTIVE, NONE
+from dovetail.engine.storage import Storage
+from dovetail.model.device import MIG, Device
+from dovetail.model.node import Enforcer, Node
+from dovetail.model.pod import ANY_NODE
+from dovetail.model.rules import NodeRules
+from dovetail.policies.rows import (
+    ACTIVE,
+    CARD_MEMORY,
+    CARDS,
+    COMPUTE,
+    CORDONED,
+    FLAGS,
+    HARDWARE,
+    INDEX,
+    KIND,
+    KIND_BITS,
+    MIG_CARD,
+    MIG_NODE,
+    NODE_FLAGS,
+    NUMA,
+    QUARANTINED,
+    SLOTS,
+    STOCK,
+    UNHEALTHY,
+    UUID,
+    VENDOR,
+)
+
+HIGHEST_LINK = 10**6
+
+
+class NodeRows:
+    """A node keeps its row for ever; one that is gone, or that only pods speak of, is inactive."""
+
+    def __init__(self, interner: Interner, storage: Storage) -> None:
+        self._intern, self._storage = interner, storage
+        self.nodes: list[Node] = []  # by row
+        self.row_of: dict[str, int] = {}
+        self.written = 0  # grows with every change of a node
+        self._ghosts: dict[int, tuple[Device, ...]] = {}  # row -> cards only pods speak of
+        self.names: list[Names] = []  # by row: the node's name, its cards' UUIDs
+        self._names_lent = False  # decisions look into the list: write into a copy
+        self._masks: dict[NodeRules, int] = {ANY_NODE: 0}  # what most pods have, kept from the start
+        self._ranks_stale = False
+
+    def add(self, name: str) -> int:
+        """A row for a node of which nothing is known yet."""
+        row = self._storage.add_row()
+        self.nodes.append(Node(name))
+        self._own_names().append((name, ()))
+        self.row_of[name] = row
+        self._ranks_stale = True
+        return row
+
+    def write(self, row: int, node: Node, active: bool, held: Collection[str]) -> None:
+        """Write the row anew, with nothing in use. UUIDs that pods hold there and the node does not have are kept."""
+        self.written += 1
+        uuids = {device.uuid for device in node.devices}
+        lost = {device.uuid: device for device in self.devices(row) if device.uuid not in uuids}
+        missing = sorted(set(held) - uuids)
+        self._ghosts[row] = tuple(_ghost(lost.get(uuid), uuid) for uuid in missing)
+        self.nodes[row] = node
+        self._storage.fit_cards(len(node.devices) + len(missing))
+        self._write_capacity(row, node, active)
+        for n, device in enumerate(self.devices(row)):
+            self._write_card(row, n, device)
+        for mask, rules in enumerate(self._masks):
+            self._storage.masks[mask, row] = rules.refusal(node) if active else INACTIVE
+        self._own_names()[row] = (node.name, tuple(device.uuid for device in self.devices(row)))
+        self._storage.rows.fact[row, HARDWARE] = self._intern.hardware_of(self._hardware(row))
+
+    def add_ghosts(self, row: int, uuids: Collection[str]) -> None:
+        """Cards that a pod turns out to hold there."""
+        first = len(self.devices(row))
+        self._ghosts[row] = self._ghosts.get(row, ()) + tuple(_ghost(None, uuid) for uuid in uuids)
+        devices = self.devices(row)
+        self._storage.fit_cards(len(devices))
+        for n in range(first, len(devices)):
+            self._write_card(row, n, devices[n])
+        self._storage.rows.fact[row, CARDS] = len(devices)
+        self._own_names()[row] = (self.nodes[row].name, tuple(device.uuid for device in devices))
+
+    def is_active(self, row: int) -> bool:
+        return bool(self._storage.rows.fact[row, NODE_FLAGS] & ACTIVE)
+
+    def devices(self, row: int) -> tuple[Device, ...]:
+        """By column: the node's cards, then those only pods speak of."""
+        return self.nodes[row].devices + self._ghosts.get(row, ())
+
+    def columns(self, row: int) -> Mapping[str, int]:
+        """UUID -> column."""
+        return {uuid: n for n, uuid in enumerate(self.names[row][1])}
+
+    def lend_names(self) -> list[Names]:
+        """The list as it is now: changes are made to a copy from here on."""
+        self._names_lent = True
+        return self.names
+
+    def mask(self, rules: NodeRules) -> int:
+        """The static class of a pod's node rules; a new one is held against every node."""
+        known = self._masks.get(rules)
+        if known is None:
+            known = self._masks[rules] = len(self._masks)
+            self._storage.add_mask(known)
+            active = (self._storage.rows.fact[: len(self.nodes), NODE_FLAGS] & ACTIVE).tolist()
+            self._storage.masks[known, : len(self.nodes)] = [
+                rules.refusal(node) if there else INACTIVE for node, there in zip(self.nodes, active, strict=True)
+            ]
+        return known
+
+    def rank(self) -> None:
+        """Bring the order of names up to date, by which ties are broken."""
+        if self._ranks_stale:
+            for rank, name in enumerate(sorted(self.row_of)):
+                self._storage.rows.rank[self.row_of[name]] = rank
+            self._ranks_stale = False
+
+    def _write_capacity(self, row: int, node: Node, active: bool) -> None:
+        columns = [self._intern.columns(name) for name in node.allocatable]
+        self._storage.fit_columns()
+        rows = self._storage.rows
+        for field in (rows.cap, rows.used, rows.scored, rows.card, rows.held, rows.sums, rows.hosts, rows.link):
+            field[row] = 0
+        rows.peers[:, row] = 0
+        for column, amount in zip(columns, node.allocatable.values(), strict=True):
+            rows.cap[row, column] = capacity(amount)
+        flags = (ACTIVE if active else 0) | (MIG_NODE if node.mig else 0)
+        rows.fact[row, NODE_FLAGS] = flags | (STOCK if node.enforcer is Enforcer.STOCK else 0)
+        rows.fact[row, CARDS], rows.fact[row, KIND_BITS] = len(self.devices(row)), 0
+        for x, scores in enumerate(node.links):
+            for y, score in enumerate(scores):
+                if x != y and x < len(node.devices) and y < len(node.devices):
+                    rows.link[row, x, y] = max(0, min(score, HIGHEST_LINK))
+
+    def _write_card(self, row: int, n: int, device: Device) -> None:
+        rows, kind = self._storage.rows, self._intern.kind(device)
+        card = rows.card[row, n]
+        card[SLOTS], card[CARD_MEMORY] = capacity(device.slots), capacity(device.memory_mib)
+        card[COMPUTE] = capacity(device.compute_milli)
+        card[VENDOR], card[KIND] = self._intern.vendors(device.vendor), kind
+        card[UUID], card[NUMA], card[INDEX] = self._intern.uuids(device.uuid), device.numa, device.index
+        card[FLAGS] = (
+            (0 if device.healthy else UNHEALTHY)
+            | (CORDONED if device.cordoned else 0)
+            | (QUARANTINED if device.quarantined else 0)
+            | (MIG_CARD if device.mode == MIG else 0)
+        )
+        rows.fact[row, KIND_BITS] |= kind_bit(kind)
+        if not device.quarantined:
+            rows.sums[row, :3] += card[:3]
+
+    def _hardware(self, row: int) -> bytes:
+        """Everything but names that a row says of its node."""
+        rows = self._storage.rows
+        nameless = rows.card[row].copy()
+        nameless[:, UUID] = 0
+        return b"".join(a.tobytes() for a in (rows.cap[row], nameless, rows.fact[row, :HARDWARE], rows.link[row]))
+
+    def _own_names(self) -> list[Names]:
+        """The list to write into."""
+        if self._names_lent:
+            self.names, self._names_lent = list(self.names), False
+        return self.names
+
+
+def _ghost(known: Device | None, uuid: str) -> Device:
+    """A card in use that its node does not register: kept on the books, never given to anyone."""
+    if known is None:
+        return Device(
+            uuid, index=NONE, vendor="", model="unknown", memory_mib=0, compute_milli=0, slots=0, quarantined=True
+        )
+    return replace(known, memory_mib=0, compute_milli=0, slots=0, quarantined=True)

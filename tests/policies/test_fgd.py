@@ -6,7 +6,6 @@ the cards that are too small for it (Weng et al., USENIX ATC 2023, section 3).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from math import exp
@@ -18,48 +17,21 @@ from hypothesis import strategies as st
 
 from dovetail.engine.explain import verdicts
 from dovetail.engine.scheduler import Scheduler
-from dovetail.model.events import PodObserved
-from dovetail.model.pod import DeviceAsk, DeviceRules, Pod, RunningPod, Share
+from dovetail.model.pod import DeviceAsk
 from dovetail.model.rules import NodeRules
 from dovetail.policies.outlook import points_of, tables, usable
 from dovetail.policies.typical import TypicalPod, most_frequent
 from tests.builders import ask, card, cluster, node, place, pod, use
+from tests.policies.fleet import MODELS, Machine, Request, built, pod_of
 
-MODELS = ("NVIDIA A100", "NVIDIA T4")
 many = settings(settings.get_profile("policies"), max_examples=400)
-
-
-@dataclass(frozen=True)
-class Request:
-    """A pod as the paper sees it; part = 1000 is a card for itself."""
-
-    cpu: int
-    cards: int
-    part: int
-    models: frozenset[int]
-    times: int = 1
-
-    def goes(self, machine: Machine) -> bool:
-        room = sum(left >= self.part for left in machine.left)
-        return self.cpu <= machine.cpu and (self.cards == 0 or (machine.model in self.models and room >= self.cards))
-
-
-@dataclass(frozen=True)
-class Machine:
-    cpu: int
-    model: int
-    left: tuple[int, ...]
-
-    def with_less(self, request: Request, cards: tuple[int, ...]) -> Machine:
-        left = tuple(milli - request.part if n in cards else milli for n, milli in enumerate(self.left))
-        return replace(self, cpu=self.cpu - request.cpu, left=left)
 
 
 def fragments(machine: Machine, workload: list[Request]) -> Fraction:
     """F_n(M): the expectation over the workload."""
     lost = 0
     for typical in workload:
-        if typical.cards == 0 or not typical.goes(machine):
+        if typical.cards == 0 or not machine.choices(typical):
             lost += typical.times * sum(machine.left)
         else:
             lost += typical.times * sum(left for left in machine.left if left < typical.part)
@@ -69,14 +41,6 @@ def fragments(machine: Machine, workload: list[Request]) -> Fraction:
 def points(machine: Machine, workload: list[Request], request: Request, cards: tuple[int, ...]) -> int:
     saved = fragments(machine, workload) - fragments(machine.with_less(request, cards), workload)
     return int(100 / (1 + exp(-float(saved / 1000))))
-
-
-def choices(machine: Machine, request: Request) -> list[tuple[int, ...]]:
-    """Part of a card: each that fits. Whole cards: the first idle ones."""
-    if not request.goes(machine):
-        return []
-    fitting = [n for n, left in enumerate(machine.left) if left >= request.part]
-    return [(n,) for n in fitting] if request.cards == 1 else [tuple(fitting[: request.cards])]
 
 
 some_models = st.sampled_from([frozenset({0}), frozenset({1}), frozenset({0, 1})])
@@ -121,37 +85,15 @@ def test_points_are_the_sigmoid_of_the_gain(milli: int, rest: int, total: int) -
 # ---- through the front door
 
 
-def pod_of(name: str, request: Request) -> Pod:
-    asks = (DeviceAsk("NVIDIA", request.cards, 0, None, request.part),) if request.cards else ()
-    rules = DeviceRules("NVIDIA", use_types=tuple(MODELS[n] for n in sorted(request.models)))
-    return pod(name, *asks, node_policy="fgd", cpu=request.cpu, rules=rules if asks else None)
-
-
-def built(fleet: list[Machine], workload: list[Request]) -> Scheduler:
-    """The machines as nodes 0, 1, …, worn by running pods, and the workload told."""
-    nodes = []
-    for n, machine in enumerate(fleet):
-        cards = [card(f"{n}/{d}", index=d, model=MODELS[machine.model]) for d in range(len(machine.left))]
-        nodes.append(node(f"{n}", *cards, cpu=machine.cpu))
-    scheduler = cluster(*nodes)
-    for n, machine in enumerate(fleet):
-        for d, left in enumerate(machine.left):
-            if left < 1000:
-                worn = RunningPod(pod(f"on-{n}-{d}", ask(1)), f"{n}", (Share(0, f"{n}/{d}", 0, 1000 - left),))
-                scheduler.handle(PodObserved(0.0, worn))
-    scheduler.outlook.expect((pod_of(f"typical-{n}", one), one.times) for n, one in enumerate(workload))
-    return scheduler
-
-
 @many
 @given(st.lists(machines, min_size=1, max_size=4), workloads, requests)
 def test_score_and_card_are_those_of_trying_everything(
     fleet: list[Machine], workload: list[Request], request: Request
 ) -> None:
-    scheduler, wanted = built(fleet, workload), pod_of("wanted", request)
+    scheduler, wanted = built(fleet, workload, "fgd"), pod_of("wanted", request, "fgd")
     best: dict[str, tuple[int, tuple[int, ...]]] = {}  # node -> its points, and the first cards that make them
     for n, machine in enumerate(fleet):
-        tried = [(points(machine, workload, request, cards), cards) for cards in choices(machine, request)]
+        tried = [(points(machine, workload, request, cards), cards) for cards in machine.choices(request)]
         if tried:
             best[f"{n}"] = max(tried, key=lambda one: one[0])
     found = {v.node: v.score for v in verdicts(scheduler, wanted) if v.score is not None}

@@ -5,7 +5,7 @@ Its tables are taken as they are; tests/policies/test_values.py holds them. Valu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import floor
 from random import Random
@@ -23,47 +23,12 @@ from dovetail.policies import node_snug
 from dovetail.policies.typical import TypicalPod
 from dovetail.policies.values import card_values, cpu_factors, prices
 from tests.builders import ask, card, cluster, node, place, pod
+from tests.policies.fleet import MODELS, Machine, Request, built, pod_of
 
-MODELS = ("NVIDIA A100", "NVIDIA T4")
 many = settings(settings.get_profile("policies"), max_examples=150)
 
 
 # ---- the definition
-
-
-@dataclass(frozen=True)
-class Request:
-    """A pod; part = 1000 is a card for itself."""
-
-    cpu: int
-    cards: int
-    part: int
-    models: frozenset[int]
-    times: int = 1
-
-
-@dataclass(frozen=True)
-class Machine:
-    cpu: int
-    model: int
-    left: tuple[int, ...]
-
-    @property
-    def idle(self) -> int:
-        return sum(left == 1000 for left in self.left)
-
-    def with_less(self, request: Request, cards: tuple[int, ...]) -> Machine:
-        left = tuple(milli - request.part if n in cards else milli for n, milli in enumerate(self.left))
-        return replace(self, cpu=self.cpu - request.cpu, left=left)
-
-    def choices(self, request: Request) -> list[tuple[int, ...]]:
-        """One card: each that fits. Several: the first that fit. No card: nothing, in one way."""
-        fitting = [n for n, left in enumerate(self.left) if left >= request.part]
-        if request.cpu > self.cpu or (request.cards and self.model not in request.models):
-            return []
-        if request.cards == 1:
-            return [(n,) for n in fitting]
-        return [tuple(fitting[: request.cards])] if len(fitting) >= request.cards else []
 
 
 class Definition:
@@ -143,33 +108,11 @@ def some_case(seed: int) -> Case:
 cases = st.builds(some_case, st.integers(0, 2**32 - 1))
 
 
-def pod_of(name: str, request: Request) -> Pod:
-    asks = (DeviceAsk("NVIDIA", request.cards, 0, None, request.part),) if request.cards else ()
-    rules = DeviceRules("NVIDIA", use_types=tuple(MODELS[n] for n in sorted(request.models)))
-    return pod(name, *asks, node_policy="snug", cpu=request.cpu, rules=rules if asks else None)
-
-
-def built(fleet: list[Machine], workload: list[Request]) -> Scheduler:
-    """The machines as nodes 0, 1, …, worn by running pods, and the workload told."""
-    nodes = []
-    for n, machine in enumerate(fleet):
-        cards = [card(f"{n}/{d}", index=d, model=MODELS[machine.model]) for d in range(len(machine.left))]
-        nodes.append(node(f"{n}", *cards, cpu=machine.cpu))
-    scheduler = cluster(*nodes)
-    for n, machine in enumerate(fleet):
-        for d, left in enumerate(machine.left):
-            if left < 1000:
-                worn = RunningPod(pod(f"on-{n}-{d}", ask(1)), f"{n}", (Share(0, f"{n}/{d}", 0, 1000 - left),))
-                scheduler.handle(PodObserved(0.0, worn))
-    scheduler.outlook.expect((pod_of(f"typical-{n}", one), one.times) for n, one in enumerate(workload))
-    return scheduler
-
-
 @many
 @given(cases)
 def test_the_worth_of_a_node_is_the_definition(case: Case) -> None:
     fleet, workload, _ = case
-    scheduler, definition = built(fleet, workload), Definition(fleet, workload)
+    scheduler, definition = built(fleet, workload, "snug"), Definition(fleet, workload)
     scheduler.outlook.prepare(values=True)
     for n, machine in enumerate(fleet):
         row = scheduler.ledger.row_of[f"{n}"]
@@ -181,7 +124,11 @@ def test_the_worth_of_a_node_is_the_definition(case: Case) -> None:
 def test_score_and_card_are_those_of_trying_everything(case: Case) -> None:
     """Of equally good nodes the first by name."""
     fleet, workload, request = case
-    scheduler, wanted, definition = built(fleet, workload), pod_of("wanted", request), Definition(fleet, workload)
+    scheduler, wanted, definition = (
+        built(fleet, workload, "snug"),
+        pod_of("wanted", request, "snug"),
+        Definition(fleet, workload),
+    )
     tried = {f"{n}": definition.best(machine, request) for n, machine in enumerate(fleet)}
     best = {name: one for name, one in tried.items() if one is not None}
     found = {v.node: v.score for v in verdicts(scheduler, wanted) if v.score is not None}

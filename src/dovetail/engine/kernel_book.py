@@ -5,8 +5,6 @@ While a transaction is open every change first copies the old row into the journ
 
 from __future__ import annotations
 
-import numpy as np
-
 from dovetail.engine.state import (
     ENTRY_CARD,
     ENTRY_COMPUTE,
@@ -38,6 +36,7 @@ from dovetail.engine.state import (
     Scratch,
     State,
 )
+from dovetail.policies.cards import part_left
 from dovetail.policies.rows import (
     CARD_MEMORY,
     CARDS,
@@ -164,15 +163,10 @@ def note_card(rows: Rows, i: int, d: int) -> None:
     ):
         rows.free[i, d, FREE_COMPUTE], rows.free[i, d, FREE_MEMORY], rows.left[i, d] = UNUSABLE, UNUSABLE, 0
         return
-    left: Int = np.int64(_WHOLE)
-    if held[i, d, COMPUTE] > 0:
-        left = compute if total == _WHOLE else compute * _WHOLE // max(1, total)
-    if held[i, d, CARD_MEMORY] > 0:
-        left = min(left, memory * _WHOLE // max(1, card[i, d, CARD_MEMORY])) if memory > 0 else 0
     if held[i, d, SLOTS] > 0 and total == _WHOLE:
         compute = min(compute, _WHOLE - 1)
     rows.free[i, d, FREE_COMPUTE], rows.free[i, d, FREE_MEMORY] = compute, memory
-    rows.left[i, d] = max(0, left)
+    rows.left[i, d] = part_left(total, held[i, d, COMPUTE], card[i, d, CARD_MEMORY], held[i, d, CARD_MEMORY])
 
 
 def note_most_free(rows: Rows, i: int) -> None:

@@ -13,7 +13,7 @@ from dovetail.engine.kernel_fit import ask_refusal, card_fits, names_cards, node
 from dovetail.engine.kernel_place import NEVER, first_look, refuse
 from dovetail.engine.state import NONE, STYLE_IDLE_ONLY, UNLIMITED, Batch, Scratch, State
 from dovetail.model.reason import Reason
-from dovetail.policies.cards import memory_on
+from dovetail.policies.cards import memory_on, part_left
 from dovetail.policies.rows import (
     ASK_COMPUTE,
     ASK_COUNT,
@@ -221,11 +221,7 @@ def choose_set_jointly(
     """In the place of `choose_set`: the cards of one ask among several, with what was placed before it."""
     spare = room[0]
     for d in range(rows.fact[i, CARDS]):
-        part = _WHOLE
-        if held[d, COMPUTE] > 0:
-            part = min(part, (rows.card[i, d, COMPUTE] - held[d, COMPUTE]) * _WHOLE // max(1, rows.card[i, d, COMPUTE]))
-        if held[d, CARD_MEMORY] > 0:
-            total = rows.card[i, d, CARD_MEMORY]
-            part = min(part, (total - held[d, CARD_MEMORY]) * _WHOLE // max(1, total))
-        spare[d] = max(0, part) if held[d, SLOTS] < rows.card[i, d, SLOTS] else 0
+        card = rows.card[i, d]
+        part = part_left(card[COMPUTE], held[d, COMPUTE], card[CARD_MEMORY], held[d, CARD_MEMORY])
+        spare[d] = part if held[d, SLOTS] < card[SLOTS] else 0
     offer(rows, i, wants, s, a, spare, node_worth(rows, i), fitting, fits, chosen)

@@ -24,3 +24,14 @@ def milli_on(rows: Rows, wants: Wants, i: int, d: int, a: int) -> int:
     if memory > 0:
         part = max(part, -(-memory * WHOLE // max(1, rows.card[i, d, CARD_MEMORY])))
     return int(min(part, WHOLE))
+
+
+def part_left(compute: int, compute_held: int, memory: int, memory_held: int) -> int:
+    """Milli of a card that are left: the smaller of what is left of its compute and of its memory."""
+    left = WHOLE
+    if compute_held > 0:
+        free = compute - compute_held
+        left = free if compute == WHOLE else free * WHOLE // max(1, compute)
+    if memory_held > 0:
+        left = min(left, (memory - memory_held) * WHOLE // max(1, memory)) if memory > memory_held else 0
+    return max(0, left)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dovetail.policies.cards import WHOLE
+from dovetail.policies.cards import part_left
 from dovetail.policies.rows import Card, DevicePolicy
 
 
 def key(card: Card) -> float:
-    left = WHOLE
-    if card.compute_used > 0:
-        left = min(left, (card.compute - card.compute_used) * WHOLE // max(1, card.compute))
-    if card.memory_used > 0:
-        left = min(left, (card.memory - card.memory_used) * WHOLE // max(1, card.memory))
+    left = part_left(card.compute, card.compute_used, card.memory, card.memory_used)
     return float(-left * 1024 - card.ordinal)
 
 

@@ -40,4 +40,5 @@ class Node:
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     enforcer: Enforcer = Enforcer.HAMI
+    images: Mapping[str, int] = field(default_factory=dict)  # name with tag or digest -> bytes
     mig: bool = False  # the node's GPUs are cut by MIG in a way that is not placed yet

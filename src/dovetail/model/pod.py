@@ -9,6 +9,7 @@ from enum import IntEnum
 from dovetail.model.decision import Share
 from dovetail.model.order import NaturalKey, natural
 from dovetail.model.reason import Reason
+from dovetail.model.relations import ALONE, NO_PREFERENCES, Preferences, Relations
 from dovetail.model.rules import NodeRules
 
 
@@ -91,6 +92,10 @@ class Pod:
     group: str = ""  # "namespace/podgroup"; "" = a group of one
     quota_use: Mapping[str, int] = field(default_factory=dict)  # what a native ResourceQuota counts
     refusal: Refusal | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    relations: Relations = ALONE
+    preferences: Preferences = NO_PREFERENCES
+    leaving: bool = False  # it has a deletion timestamp: it holds what it has, and spread constraints count without it
 
     @property
     def key(self) -> str:

@@ -19,17 +19,28 @@ class Reason(IntEnum):
     TAINT = 3
     NODE_SELECTOR = 4
     NODE_AFFINITY = 5
+    HOST_PORT = 6
+    POD_AFFINITY = 7
+    POD_ANTI_AFFINITY = 8
+    OTHERS_ANTI_AFFINITY = 9
     # What the node has left.
     CPU = 10
     MEMORY = 11
     STORAGE = 12
     PODS = 13
     EXTENDED = 14
+    SPREAD = 15
+    SPREAD_LABEL = 16
+    VOLUME_NODE = 17
+    VOLUME_ZONE = 18
+    VOLUME_LIMIT = 19
     # The node's devices as a whole.
     UNREGISTERED = 20
     TOO_FEW_CARDS = 21
     MIG_NODE = 22
     WHOLE_CARDS_ONLY = 23
+    # Volumes, continued.
+    VOLUME_NONE = 25
     # One card, in the order in which HAMi asks (pkg/device/nvidia/device.go:715).
     CARD_UNHEALTHY = 30
     CARD_CORDONED = 31
@@ -54,6 +65,9 @@ class Reason(IntEnum):
     NO_NODES = 55
     SCHEDULING_GATED = 56
     QUEUE_ORDER = 57
+    CLAIM_MISSING = 58
+    CLAIM_UNBOUND = 59
+    CLAIM_IN_USE = 60
 
 
 class Word(NamedTuple):
@@ -71,11 +85,22 @@ WORDS: dict[Reason, Word] = {
     Reason.TAINT: Word("TaintNotTolerated", "taint not tolerated", None),
     Reason.NODE_SELECTOR: Word("NodeSelectorMismatch", "nodeSelector does not match", None),
     Reason.NODE_AFFINITY: Word("NodeAffinityMismatch", "required node affinity does not match", None),
+    Reason.HOST_PORT: Word("HostPortInUse", "host port in use", None),
+    Reason.POD_AFFINITY: Word("PodAffinityMismatch", "pod affinity does not match", None),
+    Reason.POD_ANTI_AFFINITY: Word("PodAntiAffinityMismatch", "pod anti-affinity does not match", None),
+    Reason.OTHERS_ANTI_AFFINITY: Word("OthersAntiAffinity", "a pod there wants no such pod beside it", None),
     Reason.CPU: Word("InsufficientCPU", "CPU short", None),
     Reason.MEMORY: Word("InsufficientMemory", "memory short", None),
     Reason.STORAGE: Word("InsufficientEphemeralStorage", "ephemeral storage short", None),
     Reason.PODS: Word("TooManyPods", "no pod slot left", None),
     Reason.EXTENDED: Word("InsufficientExtendedResource", "extended resource short", None),
+    Reason.SPREAD: Word("TopologySpread", "topology spread constraint does not hold", None),
+    Reason.SPREAD_LABEL: Word(
+        "TopologySpreadLabelMissing", "node lacks the label of a topology spread constraint", None
+    ),
+    Reason.VOLUME_NODE: Word("VolumeNodeAffinity", "a volume of the pod cannot be used on the node", None),
+    Reason.VOLUME_ZONE: Word("VolumeZoneMismatch", "a volume of the pod is in another zone", None),
+    Reason.VOLUME_LIMIT: Word("TooManyVolumes", "node can attach no more volumes", None),
     Reason.UNREGISTERED: Word("NodeUnregistered", "node has no such device", "node unregistered"),
     Reason.TOO_FEW_CARDS: Word(
         "NodeInsufficientDevice", "node has fewer cards than one container asks for", "NodeInsufficientDevice"
@@ -116,6 +141,10 @@ WORDS: dict[Reason, Word] = {
     Reason.NO_NODES: Word("NoNodes", "the cluster has no nodes", None),
     Reason.SCHEDULING_GATED: Word("SchedulingGated", "the pod has scheduling gates", None),
     Reason.QUEUE_ORDER: Word("WaitsItsTurn", "others come before it in a strict queue and wait", None),
+    Reason.CLAIM_MISSING: Word("ClaimMissing", "a persistent volume claim of the pod does not exist", None),
+    Reason.CLAIM_UNBOUND: Word("ClaimUnbound", "a persistent volume claim of the pod is not bound yet", None),
+    Reason.CLAIM_IN_USE: Word("ClaimInUse", "a ReadWriteOncePod claim of the pod is in use by another pod", None),
+    Reason.VOLUME_NONE: Word("NoVolume", "no persistent volume is available for a claim of the pod", None),
 }
 
 POD_LEVEL = frozenset(r for r in Reason if r >= Reason.GROUP_INCOMPLETE)  # no node can cure these

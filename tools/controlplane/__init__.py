@@ -1,0 +1,13 @@
+"""A real Kubernetes control plane on loopback, for the tests and for people. Knows nothing of dovetail.
+
+recipes   which programs, at which version, are built from which Go module
+building  builds them once into the user's cache
+binaries  where they are: KUBEBUILDER_ASSETS or the cache
+process   a child process that never outlives us
+plane     etcd, the API server and, when asked, the controller manager and kube-scheduler
+client    a small client of the API server
+slate     deletes what a test made
+access    what the user `dovetail` may do
+objects   nodes and pods in a few words
+kubelet   a stand-in kubelet for every node
+"""

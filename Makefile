@@ -1,17 +1,19 @@
 # Everything lives in .venv of this clone. `make` alone lists what there is to do.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-fast lint bench repro lock clean
+.PHONY: help venv demo test test-fast test-matrix controlplane cluster lint bench repro lock clean
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 WORKERS ?= 2
 DATA ?= ../shared/data/openb
+# Where there is Go, or a control plane that was built elsewhere, tests against it may not be skipped.
+LIVE := $(if $(shell command -v go 2>/dev/null)$(KUBEBUILDER_ASSETS),1,0)
 export UV_PYTHON_DOWNLOADS := never
 export PYTHON
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(INSTALLED) ## Install everything into .venv (the other targets do this themselves)
 
@@ -23,10 +25,23 @@ demo: $(INSTALLED) ## The four strategies on a two-node cluster
 
 test: lint ## Lint, types and all tests
 	@sh .ci/chromium
-	$(BIN)/pytest -n $(WORKERS)
+	@$(BIN)/python -m tools.build --if-go
+	DOVETAIL_REQUIRE_LIVE=$(LIVE) $(BIN)/pytest -n $(WORKERS)
 
 test-fast: lint ## Lint, types and the tests that are not slow
 	$(BIN)/pytest -n $(WORKERS) -m "not slow"
+
+test-matrix: $(INSTALLED) ## The tests against a real control plane, on each version of Kubernetes
+	@for series in 1.36 1.32; do \
+		$(BIN)/python -m tools.build $$series || exit; \
+		DOVETAIL_KUBERNETES=$$series DOVETAIL_REQUIRE_LIVE=1 $(BIN)/pytest tests/live || exit; \
+	done
+
+controlplane: $(INSTALLED) ## Build etcd and Kubernetes from source, once, into the user's cache (needs Go; minutes)
+	@$(BIN)/python -m tools.build
+
+cluster: controlplane ## A control plane with two demo nodes and dovetail on this machine, until Ctrl-C
+	@$(BIN)/python -m tools.cluster
 
 lint: $(INSTALLED) ## Style (ruff) and types (mypy --strict)
 	$(BIN)/ruff check .

@@ -1,0 +1,259 @@
+"""A control plane on loopback: etcd and the API server with RBAC; controllers and kube-scheduler when asked."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.controlplane.binaries import Binaries, find
+from tools.controlplane.client import Access, Client, Object
+from tools.controlplane.process import GRACE_SECONDS, Failed, Process, Room, free_ports
+from tools.controlplane.users import Users, service_account_key
+
+# What makes pods out of workloads and cleans up after them. No node controllers: nothing taints or evicts by itself.
+CONTROLLERS = (
+    "cronjob daemonset deployment disruption garbage-collector job namespace replicaset resourceclaim resourcequota "
+    "statefulset"
+)
+TRIES = 3  # somebody else may take a port between our look and our use of it
+
+
+@dataclass(frozen=True)
+class Options:
+    flow_control: bool = True  # API priority and fairness
+    api_server: Sequence[str] = ()  # further flags
+
+
+class ControlPlane:
+    """`with ControlPlane() as plane:`; everything that it starts is stopped at the end, or when this process dies."""
+
+    def __init__(self, binaries: Binaries | None = None, options: Options | None = None) -> None:
+        self.binaries = binaries or find()
+        self.options = options or Options()
+        self.room = Room()
+        self.path = self.room.path
+        self.users = Users(self.path)
+        self.key = service_account_key(self.path / "service-accounts.key")
+        self.port = self._etcd_port = 0
+        self._processes: dict[str, Process] = {}
+        self._clients: dict[str | None, Client] = {}
+
+    def __enter__(self) -> ControlPlane:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # --- as a whole
+
+    def start(self) -> None:
+        for attempt in range(TRIES):
+            self._etcd_port, self._peer_port, self.port = free_ports(3)
+            try:
+                self._start_etcd()
+                self.start_api_server()
+                return
+            except Failed as error:
+                self._stop_processes()
+                if "address already in use" not in str(error) or attempt == TRIES - 1:
+                    raise
+
+    def stop(self) -> None:
+        for client in self._clients.values():
+            client.close()
+        self._stop_processes()
+        self.room.close()
+
+    def _stop_processes(self) -> None:
+        for name in reversed(self._processes):  # etcd last
+            self._processes[name].stop()
+        self._processes.clear()
+
+    # --- who asks
+
+    @property
+    def authority(self) -> Path:
+        """The API server makes this certificate when it first starts, and keeps it."""
+        return self.path / "pki" / "apiserver.crt"
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    def client(self, user: str | None = "admin") -> Client:
+        """A client for one of USERS; None is nobody in particular."""
+        if user not in self._clients:
+            token = self.users.tokens[user] if user is not None else None
+            self._clients[user] = Client(Access(self.port, token, self.authority))
+        return self._clients[user]
+
+    def kubeconfig(self, user: str = "admin") -> Path:
+        return self.users.kubeconfig(user, self.port, self.authority)
+
+    def kubectl(self, *arguments: str, user: str = "admin", stdin: str | None = None) -> str:
+        """What `kubectl` prints; raises with what it complained about."""
+        command = [self.binaries.path("kubectl"), "--kubeconfig", self.kubeconfig(user), *arguments]
+        done = subprocess.run([str(word) for word in command], input=stdin, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Failed(f"kubectl {' '.join(arguments)} ended with {done.returncode}:\n{done.stderr}")
+        return done.stdout
+
+    # --- the components
+
+    def process(self, name: str) -> Process:
+        """`etcd`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler`, `kwok`."""
+        return self._processes[name]
+
+    def running(self, name: str) -> bool:
+        return name in self._processes and self._processes[name].running()
+
+    def stop_component(self, name: str, grace: float = GRACE_SECONDS) -> None:
+        if name in self._processes:
+            self._processes.pop(name).stop(grace)
+
+    def start_api_server(self) -> None:
+        """On the port it had before, if it had one."""
+        if self.running("kube-apiserver"):
+            return
+        process = self._launch("kube-apiserver", self._api_server_flags())
+        process.wait_until(self._api_server_ready)
+
+    def stop_api_server(self, grace: float = GRACE_SECONDS) -> None:
+        """`grace=0` is a crash."""
+        self.stop_component("kube-apiserver", grace)
+
+    def restart_api_server(self, grace: float = GRACE_SECONDS) -> None:
+        self.stop_api_server(grace)
+        self.start_api_server()
+
+    def start_controller_manager(self, controllers: str = CONTROLLERS) -> None:
+        names = ",".join(f"{name}-controller" for name in controllers.split())
+        flags = [f"--kubeconfig={self.kubeconfig()}", f"--controllers={names}", "--leader-elect=false"]
+        self._start_with_health_port("kube-controller-manager", flags)
+
+    def start_scheduler(self, config: Object | None = None) -> None:
+        """kube-scheduler with this KubeSchedulerConfiguration, of which the kubeconfig is filled in here."""
+        document: Object = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": False},
+            **(config or {}),
+        }
+        kubeconfig = str(self.kubeconfig("system:kube-scheduler"))
+        document["clientConnection"] = {"qps": 1000, "burst": 1000, **document.get("clientConnection", {})}
+        document["clientConnection"]["kubeconfig"] = kubeconfig
+        path = self.path / "kube-scheduler.yaml"
+        path.write_text(json.dumps(document), encoding="utf-8")
+        self.stop_component("kube-scheduler")
+        self._start_with_health_port("kube-scheduler", [f"--config={path}"])
+
+    def start_kwok(self) -> None:
+        """KWOK as the kubelet of all nodes, instead of the stand-in."""
+        (port,) = free_ports(1)
+        flags = [f"--kubeconfig={self.kubeconfig()}", "--manage-all-nodes=true", f"--server-address=127.0.0.1:{port}"]
+        process = self._launch("kwok", flags)
+        process.wait_until(lambda: _answers(f"http://127.0.0.1:{port}/healthz"))
+
+    # --- history
+
+    def compact(self) -> int:
+        """Makes etcd forget everything but the present; answers the revision. The API server's own memory stays."""
+        revision = int(self._etcd("kv/range", {"key": "AA=="})["header"]["revision"])
+        self._etcd("kv/compaction", {"revision": str(revision), "physical": True})
+        return revision
+
+    def forget_history(self) -> None:
+        """After this, a watch from any resourceVersion of before gets 410: etcd is compacted and the API server new."""
+        self.compact()
+        self.restart_api_server()
+
+    def _etcd(self, call: str, body: Object) -> Any:
+        request = urllib.request.Request(f"{self._etcd_url}/v3/{call}", json.dumps(body).encode())
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return json.load(response)
+
+    # --- how they are started
+
+    @property
+    def _etcd_url(self) -> str:
+        return f"http://127.0.0.1:{self._etcd_port}"
+
+    def _launch(self, name: str, flags: Sequence[str]) -> Process:
+        if self.running(name):
+            raise Failed(f"{name} is running already")
+        process = Process(name, [self.binaries.path(name), *flags], self.path / f"{name}.log")
+        self._processes[name] = process
+        return process
+
+    def _start_etcd(self) -> None:
+        peer = f"http://127.0.0.1:{self._peer_port}"
+        flags = {
+            "data-dir": self.path / "etcd",
+            "listen-client-urls": self._etcd_url,
+            "advertise-client-urls": self._etcd_url,
+            "listen-peer-urls": peer,
+            "initial-advertise-peer-urls": peer,
+            "initial-cluster": f"default={peer}",
+            "log-level": "warn",
+        }
+        words = [f"--{flag}={value}" for flag, value in flags.items()]
+        process = self._launch("etcd", [*words, "--unsafe-no-fsync"])
+        process.wait_until(lambda: _answers(f"{self._etcd_url}/health"))
+
+    def _api_server_flags(self) -> list[str]:
+        flags = {
+            "etcd-servers": self._etcd_url,
+            "bind-address": "127.0.0.1",
+            "advertise-address": "127.0.0.1",
+            "secure-port": self.port,
+            "cert-dir": self.authority.parent,
+            "endpoint-reconciler-type": "none",  # a loopback address is not allowed in Endpoints
+            "service-cluster-ip-range": "10.0.0.0/24",
+            "service-account-issuer": "https://kubernetes.default.svc",
+            "service-account-signing-key-file": self.key,
+            "service-account-key-file": self.key,
+            "token-auth-file": self.users.token_file,
+            "authorization-mode": "RBAC",
+            # no controller makes service accounts here, and no kubelet makes its node ready
+            "disable-admission-plugins": "ServiceAccount,TaintNodesByCondition",
+            "allow-privileged": "true",
+            "enable-priority-and-fairness": str(self.options.flow_control).lower(),
+        }
+        return [*(f"--{flag}={value}" for flag, value in flags.items()), *self.options.api_server]
+
+    def _api_server_ready(self) -> bool:
+        """Ready includes the bootstrap of the RBAC roles; the namespace `default` comes a moment later."""
+        try:
+            client = self.client()
+            return client.request("GET", "/readyz")[0] == 200 and client.find("Namespace", "default") is not None
+        except OSError:
+            return False
+
+    def _start_with_health_port(self, name: str, flags: Sequence[str]) -> None:
+        if self.running(name):
+            return
+        (port,) = free_ports(1)
+        serving = ["--bind-address=127.0.0.1", f"--secure-port={port}", f"--cert-dir={self.path / name}"]
+        process = self._launch(name, [*flags, *serving])
+        process.wait_until(lambda: _answers(f"https://127.0.0.1:{port}/healthz"))
+
+
+def _answers(url: str) -> bool:
+    """Whether a GET gets 200. The certificate is not looked at: only loopback is asked, and only how it is."""
+    try:
+        with urllib.request.urlopen(url, timeout=5, context=ssl._create_unverified_context()) as response:
+            return bool(response.status == 200)
+    except (OSError, urllib.error.URLError):
+        return False

@@ -1,0 +1,103 @@
+"""Terms of pods that are somewhere (affinity, anti-affinity), found by the labels of a pod that they might mean."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from dovetail.model.pod import Pod
+from dovetail.model.relations import PodTerm, Selector
+
+T = TypeVar("T", bound=Hashable)
+
+Labels = Mapping[str, str]
+Pair = tuple[str, str]  # a label and its value
+Spots = dict[int, int]  # row -> how many
+
+
+class Shelves(Generic[T]):
+    """Things with a selector, each under a label that whoever it finds must have, so that few are looked at."""
+
+    def __init__(self) -> None:
+        self._by_label: dict[Pair, dict[T, None]] = {}
+        self._loose: dict[T, None] = {}  # those of which no such label can be told
+
+    def put(self, selector: Selector | None, thing: T) -> None:
+        for pair in anchors(selector):
+            self._by_label.setdefault(pair, {})[thing] = None
+        if selector is not None and not anchors(selector):
+            self._loose[thing] = None
+
+    def remove(self, selector: Selector | None, thing: T) -> None:
+        self._loose.pop(thing, None)
+        for pair in anchors(selector):
+            shelf = self._by_label[pair]
+            del shelf[thing]
+            if not shelf:
+                del self._by_label[pair]
+
+    def under(self, labels: Labels) -> Iterator[T]:
+        """Everything whose selector might match; nothing twice."""
+        yield from self._loose
+        if self._by_label:
+            for pair in labels.items():
+                yield from self._by_label.get(pair, ())
+
+
+def anchors(selector: Selector | None) -> tuple[Pair, ...]:
+    """Labels of which whoever matches has exactly one; () = none can be named, or nobody matches."""
+    if selector is None:
+        return ()
+    if selector.labels:
+        return selector.labels[:1]
+    for row in selector.expressions:
+        if row.operator == "In":
+            return tuple(dict.fromkeys((row.key, value) for value in row.values))
+    return ()
+
+
+class Terms:
+    """The distinct terms of one sort, and on which rows the pods are that have them."""
+
+    def __init__(self) -> None:
+        self._spots: dict[PodTerm, Spots] = {}
+        self._shelves: Shelves[PodTerm] = Shelves()
+
+    def __len__(self) -> int:
+        return len(self._spots)
+
+    def add(self, term: PodTerm, row: int, count: int) -> None:
+        spots = self._spots.get(term)
+        if spots is None:
+            spots = self._spots[term] = {}
+            self._shelves.put(term.selector, term)
+        add(spots, row, count)
+        if not spots:
+            del self._spots[term]
+            self._shelves.remove(term.selector, term)
+
+    def matching(self, pod: Pod, namespace_labels: Labels) -> Iterator[tuple[PodTerm, Spots]]:
+        """Those that mean this pod, which is to be placed."""
+        for term in self._shelves.under(pod.labels):
+            if means(term, pod, namespace_labels):
+                yield term, self._spots[term]
+
+    def mean(self, pod: Pod, namespace_labels: Labels) -> bool:
+        return len(self._spots) > 0 and next(self.matching(pod, namespace_labels), None) is not None
+
+
+def means(term: PodTerm, pod: Pod, namespace_labels: Labels) -> bool:
+    """Whether the term of a pod that is there means one that is to be placed, whose namespace has these labels."""
+    if term.selector is None or not term.selector.matches(pod.labels):
+        return False
+    if pod.namespace in term.namespaces:
+        return True
+    return term.namespace_selector is not None and term.namespace_selector.matches(namespace_labels)
+
+
+def add(spots: Spots, row: int, count: int) -> None:
+    total = spots.get(row, 0) + count
+    if total:
+        spots[row] = total
+    else:
+        del spots[row]

@@ -1,0 +1,235 @@
+"""Requests to the API server: bytes in, bytes out, typed errors. One session with kept connections.
+
+Nothing is tried again here, except once after 401 with fresh credentials: whether a write may happen twice is known
+to the caller (`retry.retrying`).
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from dovetail import __version__
+from dovetail.kube.api.auth import Credentials, Proof
+from dovetail.kube.api.errors import Unauthorized, Unavailable, error_of
+from dovetail.kube.api.typed import UNREADABLE, Page, Reader
+from dovetail.kube.problems import printable
+
+T = TypeVar("T")
+Json = bytes | bytearray
+Params = Mapping[str, str]
+Patch = Literal["merge", "strategic", "apply", "json"]
+PATCHES: dict[Patch, str] = {
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",  # JSON is YAML
+    "json": "application/json-patch+json",
+}
+# Not compressed: packing a list takes an API server longer than sending it.
+HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": f"dovetail/{__version__}"}
+READ_AHEAD = 2**18  # bytes that an answer may run ahead of us, twice over, before TCP holds the server back
+PAGE = 500  # objects
+CONNECT = 10.0  # seconds
+BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked. Prints as method and path."""
+
+    method: str
+    path: str  # as it goes over the wire: "/api/v1/namespaces/ml/pods/web-0/binding"
+    params: Params | None = None
+    body: bytes | None = field(default=None, repr=False)
+    content_type: str = "application/json"
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+class Api:
+    """One API server. `async with Api(Credentials(connection)) as api: …`"""
+
+    def __init__(self, credentials: Credentials, *, connections: int = 64, timeout: float = 30.0) -> None:
+        self.credentials = credentials
+        self._connections, self._seconds = connections, timeout
+        self._opened: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections; watches end with Unavailable."""
+        session, self._opened = self._opened, None
+        if session is not None:
+            await session.close()
+
+    async def get(self, path: str, params: Params | None = None) -> Json:
+        return await self._whole(Request("GET", path, params))
+
+    async def post(self, path: str, body: object, params: Params | None = None) -> Json:
+        """`body` is JSON as bytes, or anything that msgspec encodes (a Struct, a dict)."""
+        return await self._whole(Request("POST", path, params, encoded(body)))
+
+    async def put(self, path: str, body: object, params: Params | None = None) -> Json:
+        return await self._whole(Request("PUT", path, params, encoded(body)))
+
+    async def patch(self, path: str, body: object, kind: Patch = "merge", params: Params | None = None) -> Json:
+        """`apply` needs params {"fieldManager": …}, and {"force": "true"} to take fields over."""
+        return await self._whole(Request("PATCH", path, params, encoded(body), PATCHES[kind]))
+
+    async def delete(self, path: str, body: object = None, params: Params | None = None) -> Json:
+        """`body` may be DeleteOptions with preconditions."""
+        return await self._whole(Request("DELETE", path, params, None if body is None else encoded(body)))
+
+    async def list_pages(
+        self, path: str, reader: Reader[T], *, version: str = "0", limit: int = PAGE, params: Params | None = None
+    ) -> AsyncIterator[Page[T]]:
+        """The list, page by page. `version` "0" = the server's watch cache, as it is; "" = the newest state.
+
+        Raises Gone when the list grew too old between two pages: what was yielded is to be dropped. `limit` 0 = no
+        pages. Servers ignore it for version "0".
+        """
+        fixed = {**(params or {}), **({"limit": str(limit)} if limit else {})}
+        asked = {**fixed, **({"resourceVersion": version} if version else {})}
+        while True:
+            request = Request("GET", path, asked)
+            body = await self._whole(request, _timeout(total=None, quiet=self._seconds))
+            try:
+                page = reader.page(body)
+            except UNREADABLE as error:
+                raise Unavailable(f"{request}: the answer is no list: {printable(str(error), 300)}") from None
+            del body  # before somebody else's work, and before the next page
+            yield page
+            if not page.rest:
+                return
+            asked = {**fixed, "continue": page.rest}
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, params: Params | None = None, *, quiet: float
+    ) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
+        """An answer without end. Yields `read`: all bytes that are there, b"" at the end; Unavailable when it breaks.
+
+        `quiet` is how many seconds without a byte mean that the connection is dead.
+        """
+        request = Request("GET", path, params)
+        response = await self._ask(request, _timeout(total=None, quiet=quiet))
+
+        async def read() -> bytes:
+            try:
+                return await response.content.readany()
+            except BROKEN as error:
+                raise _unavailable(request, error) from error
+
+        try:
+            yield read
+        finally:
+            response.close()
+
+    async def _whole(self, request: Request, timeout: aiohttp.ClientTimeout | None = None) -> Json:
+        """The whole answer. Grows in place, so that a long list is in memory once and not twice."""
+        response = await self._ask(request, timeout or _timeout(total=self._seconds, quiet=None))
+        try:
+            return await _content(response)
+        except BROKEN as error:
+            raise _unavailable(request, error) from error
+        finally:
+            response.release()
+
+    async def _ask(self, request: Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        """An answer of 2xx whose body is still to be read; with credentials read anew after one 401."""
+        proof = await self.credentials.proof()
+        try:
+            return await self._try(request, proof, timeout)
+        except Unauthorized:
+            await self.credentials.refresh(proof)
+        return await self._try(request, await self.credentials.proof(), timeout)
+
+    async def _try(self, request: Request, proof: Proof, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        (headers, tls), connection = proof, self.credentials.connection
+        if request.body is not None:
+            headers = {**headers, "Content-Type": request.content_type}
+        try:
+            response = await self._session().request(
+                request.method,
+                URL(connection.server + request.path, encoded=True),
+                params=request.params,
+                data=request.body,
+                headers=headers,
+                ssl=True if tls is None else tls,
+                server_hostname=connection.server_name if tls is not None else None,
+                proxy=connection.proxy,
+                timeout=timeout,
+                allow_redirects=False,
+            )
+            if response.status < 300:
+                return response
+            async with response:
+                said = await _content(response)
+        except BROKEN as error:
+            raise _unavailable(request, error) from error
+        raise error_of(response.status, said, str(request), response.headers.get("Retry-After"))
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._opened is None:
+            self._opened = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=self._connections, keepalive_timeout=60.0, socket_factory=_socket),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers=HEADERS,
+                read_bufsize=READ_AHEAD,
+            )
+        return self._opened
+
+
+def encoded(body: object) -> bytes:
+    return body if isinstance(body, bytes) else msgspec.json.encode(body)
+
+
+def _timeout(*, total: float | None, quiet: float | None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=total, sock_connect=CONNECT, sock_read=quiet)
+
+
+async def _content(response: aiohttp.ClientResponse) -> Json:
+    whole = bytearray()
+    while chunk := await response.content.readany():
+        whole += chunk
+    return whole
+
+
+def _socket(address: tuple[Any, ...]) -> socket.socket:
+    """A socket that notices within half a minute when the other machine is gone without a word."""
+    family, kind, protocol = address[:3]
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000)):
+        option = getattr(socket, name, None)
+        if option is not None:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
+
+
+def _unavailable(request: Request, error: BaseException) -> Unavailable:
+    """The connection failed or broke."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        said = f"{error.certificate_error}; correct certificate-authority or tls-server-name in the kubeconfig"
+        return Unavailable(f"{request}: the server's certificate is not believed: {said}", sent=False)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return Unavailable(f"{request}: cannot connect: {error}", sent=False)
+    if isinstance(error, (aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)):
+        return Unavailable(f"{request}: cannot connect: {error}", sent=False)
+    said = str(error) or type(error).__name__
+    return Unavailable(f"{request}: the connection broke: {printable(said, 300)}")

@@ -1,0 +1,127 @@
+"""Trying again, and how many at once. Clock, sleep and dice are inputs, so tests neither wait nor roll."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from dovetail.kube.api.errors import ApiError, Throttled, Unavailable
+
+T = TypeVar("T")
+LONGEST_RETRY_AFTER = 120.0  # seconds; a server that asks for more is asked again earlier
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the client takes from outside."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    chance: Callable[[], float] = random.random  # 0 ≤ x < 1
+
+
+REAL = World()
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Waits that double from `first` to `longest`; each is drawn from its upper half, so that clients spread out."""
+
+    first: float = 0.2
+    longest: float = 30.0
+
+    def wait(self, failures: int, chance: float, retry_after: float | None = None) -> float:
+        """Seconds before the next try, after that many failures in a row. Never less than the server asked for."""
+        full = min(self.longest, self.first * 2.0 ** min(failures - 1, 30))
+        drawn = full * (0.5 + chance / 2)
+        if retry_after is None:
+            return drawn
+        return min(retry_after, LONGEST_RETRY_AFTER) + self.first * chance
+
+
+BACKOFF = Backoff()
+
+
+async def retrying(
+    call: Callable[[], Awaitable[T]], *, tries: int = 5, backoff: Backoff = BACKOFF, world: World = REAL
+) -> T:
+    """The call's answer, tried again while the server is throttling or unavailable.
+
+    Only for calls that may happen twice: reads, deletes, PUT and PATCH with a resourceVersion, server-side apply, and
+    Bindings that carry uid and resourceVersion (a second one gets 409, and the pod says who won). A POST without a
+    precondition may create two objects: do not hand it in here.
+    """
+    for failures in range(1, tries):
+        try:
+            return await call()
+        except (Throttled, Unavailable) as error:
+            await world.sleep(backoff.wait(failures, world.chance(), error.retry_after))
+    return await call()
+
+
+@dataclass(slots=True)
+class Gate:
+    """How many requests are under way at once: halved when the server throttles, grown by one a round otherwise.
+
+    Additive increase, multiplicative decrease. Requests under way when the first 429 comes belong to the same burst:
+    their 429s do not halve again.
+    """
+
+    most: int = 64
+    least: int = 1
+    limit: float = field(init=False)
+    inside: int = field(default=0, init=False)
+    throttled: int = field(default=0, init=False)  # 429s seen
+    _waiting: deque[asyncio.Future[None]] = field(default_factory=deque, init=False)
+    _epoch: int = field(default=0, init=False)  # halvings so far
+
+    def __post_init__(self) -> None:
+        self.limit = float(self.most)
+
+    @asynccontextmanager
+    async def __call__(self) -> AsyncIterator[None]:
+        """`async with gate(): await api.post(…)`: waits for a place and learns from what happens inside."""
+        await self._enter()
+        epoch = self._epoch
+        try:
+            yield
+        except Throttled:
+            self.throttled += 1
+            if epoch == self._epoch:
+                self._epoch += 1
+                self.limit = max(float(self.least), self.limit / 2)
+            raise
+        except ApiError:
+            raise
+        else:
+            self.limit = min(float(self.most), self.limit + 1 / self.limit)
+        finally:
+            self.inside -= 1
+            self._admit()
+
+    async def _enter(self) -> None:
+        if self.inside < int(self.limit) and not self._waiting:
+            self.inside += 1
+            return
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():  # let in at the very moment of being cancelled
+                self.inside -= 1
+                self._admit()
+            raise
+
+    def _admit(self) -> None:
+        while self._waiting and self.inside < int(self.limit):
+            place = self._waiting.popleft()
+            if not place.done():
+                self.inside += 1
+                place.set_result(None)

@@ -1,0 +1,162 @@
+"""JSON of the API server → typed objects. What one bad object breaks is itself: it is named, and the rest is read.
+
+Null means absent, as in Kubernetes. That costs a second look, which only objects that fail the first one get.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from dovetail.kube.problems import printable
+
+T = TypeVar("T")
+Body = bytes | bytearray | memoryview
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class Ref(NamedTuple):
+    """Which object: names may come again, UIDs do not."""
+
+    namespace: str  # "" for kinds without
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class Unreadable(NamedTuple):
+    """An object that exists, but not as the type we know: a field has the wrong type, or a needed one is absent."""
+
+    ref: Ref
+    message: str
+
+
+class _Meta(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class Head(msgspec.Struct, frozen=True, gc=False):
+    """What every object has, bookmarks too."""
+
+    metadata: _Meta = _Meta()
+
+    @property
+    def ref(self) -> Ref:
+        return Ref(self.metadata.namespace, self.metadata.name, self.metadata.uid)
+
+    @property
+    def version(self) -> str:
+        return self.metadata.resource_version
+
+
+class _ListMeta(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    resource_version: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class _List(msgspec.Struct, Generic[T], frozen=True):
+    metadata: _ListMeta = _ListMeta()
+    items: list[T] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A part of a list."""
+
+    items: list[T]
+    unreadable: list[Unreadable] = field(default_factory=list)
+    version: str = ""  # resourceVersion of the list
+    rest: str = ""  # continue token; "" = this was the last page
+
+
+HEAD = msgspec.json.Decoder(Head)
+
+
+class Reader(Generic[T]):
+    """Reads objects of one type. Makes its decoders once: making them costs more than using them."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self.kind = kind
+        self._object = msgspec.json.Decoder(kind)
+        self._page = msgspec.json.Decoder(_List[kind])  # type: ignore[valid-type]
+        self._raw_page = msgspec.json.Decoder(_List[msgspec.Raw])
+
+    def object(self, raw: Body | msgspec.Raw) -> T | Unreadable:
+        """The object, or which one it is that cannot be read."""
+        try:
+            return self._object.decode(raw)
+        except msgspec.ValidationError as error:
+            return self._second_look(raw, error)
+        except UNREADABLE as error:
+            return Unreadable(ref_of(raw), printable(str(error), 300))
+
+    def page(self, body: Body) -> Page[T]:
+        """A list's answer. Raises one of UNREADABLE where it is no list."""
+        with _collector_off():
+            try:
+                found = self._page.decode(body)
+                return Page(found.items or [], [], found.metadata.resource_version, found.metadata.continue_)
+            except UNREADABLE:
+                pass
+            raw = self._raw_page.decode(body)
+            read = [self.object(item) for item in raw.items or ()]
+        return Page(
+            items=[item for item in read if not isinstance(item, Unreadable)],
+            unreadable=[item for item in read if isinstance(item, Unreadable)],
+            version=raw.metadata.resource_version,
+            rest=raw.metadata.continue_,
+        )
+
+    def _second_look(self, raw: Body | msgspec.Raw, first: Exception) -> T | Unreadable:
+        """Without nulls."""
+        try:
+            return msgspec.convert(_without_nulls(msgspec.json.decode(raw)), self.kind)
+        except UNREADABLE as error:
+            said = error if isinstance(error, msgspec.ValidationError) else first
+            return Unreadable(ref_of(raw), printable(str(said), 300))
+
+
+def ref_of(raw: Body | msgspec.Raw) -> Ref:
+    """Which object it is; nameless where not even that can be read."""
+    try:
+        return HEAD.decode(raw).ref
+    except UNREADABLE:
+        return Ref("", "", "")
+
+
+def version_of(raw: Body | msgspec.Raw) -> str:
+    """Its resourceVersion; "" where that cannot be read."""
+    try:
+        return HEAD.decode(raw).version
+    except UNREADABLE:
+        return ""
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_without_nulls(each) for each in value]
+    return value
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Nothing of a list is garbage while it is read; looking for some takes longer than the reading."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

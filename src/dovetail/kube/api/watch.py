@@ -1,0 +1,160 @@
+"""A watch's stream → events, in batches: whatever came in one read goes on as one list. Bytes in, values out.
+
+However the network cuts the stream, the events are the same: lines are put together first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from dovetail.kube.api.errors import Status, status_of
+from dovetail.kube.api.typed import UNREADABLE, Reader, Ref, Unreadable, ref_of, version_of
+from dovetail.kube.problems import printable
+
+T = TypeVar("T")
+LONGEST_LINE = 32 * 2**20  # bytes; etcd keeps objects of 1.5 MiB
+
+
+class Changed(NamedTuple, Generic[T]):
+    """An object as it is now, new or not."""
+
+    object: T
+
+
+class Deleted(NamedTuple, Generic[T]):
+    """An object is gone. `object` is its last state, None where that cannot be read."""
+
+    ref: Ref
+    object: T | None
+
+
+class Replaced(NamedTuple, Generic[T]):
+    """All objects as they are now: whatever else you know of is gone, except the unreadable ones, which exist."""
+
+    items: list[T]
+    unreadable: list[Unreadable]
+
+
+class NotServed(NamedTuple):
+    """The server does not know the resource (a CRD that is not installed): there are no objects."""
+
+
+Event = Changed[T] | Deleted[T] | Replaced[T] | Unreadable | NotServed
+
+
+@dataclass(slots=True)
+class Heard(Generic[T]):
+    """What one read of the stream said."""
+
+    events: list[Event[T]] = field(default_factory=list)
+    version: str = ""  # resourceVersion to go on from; "" = nothing new
+    error: Status | None = None  # the server ended the watch with these words: list again
+    garbled: str = ""  # a line that is no event; what follows it was not read
+
+
+class Garbled(Exception):
+    """A line longer than any object can be."""
+
+
+class Lines:
+    """Puts a stream that is cut anywhere together into whole lines, copying each byte once at most."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []  # of the line that has not ended
+        self._size = 0
+
+    def feed(self, chunk: bytes) -> bytes:
+        """All lines that are complete now, with their line ends; b"" while there is none."""
+        end = chunk.rfind(b"\n") + 1
+        if end == 0:
+            self._keep(chunk)
+            return b""
+        whole = chunk if end == len(chunk) else chunk[:end]
+        if self._pieces:
+            whole = b"".join((*self._pieces, whole))
+            self._pieces.clear()
+            self._size = 0
+        if end < len(chunk):
+            self._keep(chunk[end:])
+        return whole
+
+    def _keep(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._size += len(piece)
+        if self._size > LONGEST_LINE:
+            raise Garbled(f"a line of more than {LONGEST_LINE} bytes")
+
+
+class _Envelope(msgspec.Struct, frozen=True, gc=False):
+    type: str
+    object: msgspec.Raw
+
+
+_ENVELOPE = msgspec.json.Decoder(_Envelope)
+
+
+class WatchReader(Generic[T]):
+    """Reads whole lines of a watch. Bookmarks carry no spec, so an object is read after its envelope."""
+
+    def __init__(self, reader: Reader[T]) -> None:
+        self._reader = reader
+        self.unreadable: dict[tuple[str, str], Unreadable] = {}  # namespace, name -> what is wrong with it
+
+    def start(self, unreadable: Iterable[Unreadable]) -> None:
+        """A list came: these objects of it could not be read."""
+        self.unreadable = {(each.ref.namespace, each.ref.name): each for each in unreadable}
+
+    def read(self, lines: bytes) -> Heard[T]:
+        heard: Heard[T] = Heard()
+        last: msgspec.Raw | None = None
+        for envelope in _envelopes(lines, heard):
+            kind, raw = envelope.type, envelope.object
+            if kind == "ERROR":
+                heard.error = status_of(raw)
+                break
+            if kind in ("ADDED", "MODIFIED"):
+                heard.events.append(self._changed(raw))
+            elif kind == "DELETED":
+                heard.events.append(self._deleted(raw))
+            last = raw  # bookmarks, too, say how far we are
+        if last is not None:
+            heard.version = version_of(last)
+        return heard
+
+    def _changed(self, raw: msgspec.Raw) -> Changed[T] | Unreadable:
+        found = self._reader.object(raw)
+        if isinstance(found, Unreadable):
+            self.unreadable[found.ref.namespace, found.ref.name] = found
+            return found
+        if self.unreadable:
+            self._forget(ref_of(raw))
+        return Changed(found)
+
+    def _deleted(self, raw: msgspec.Raw) -> Deleted[T]:
+        found, ref = self._reader.object(raw), ref_of(raw)
+        self._forget(ref)
+        return Deleted(ref, None if isinstance(found, Unreadable) else found)
+
+    def _forget(self, ref: Ref) -> None:
+        self.unreadable.pop((ref.namespace, ref.name), None)
+
+
+def _envelopes(lines: bytes, heard: Heard[T]) -> Iterator[_Envelope]:
+    """All at once where all are well, else one by one up to the bad one."""
+    try:
+        yield from _ENVELOPE.decode_lines(lines)
+        return
+    except UNREADABLE:
+        pass
+    for line in lines.split(b"\n"):
+        if not line.strip():
+            continue
+        try:
+            yield _ENVELOPE.decode(line)
+        except UNREADABLE as error:
+            heard.garbled = f"a line that is no watch event: {printable(str(error), 300)}"
+            return

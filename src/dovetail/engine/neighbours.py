@@ -1,8 +1,8 @@
 """Who is where, by labels: counted as pods come and go, so that a question costs what it finds and not what runs.
 
 Pods that no selector can tell apart are one crowd. A question is a census: pods per row, counted once over the crowds
-it finds and kept up to date from then on. Terms and host ports of pods that have some are always noted; crowds only from
-`start` on, which the first question calls, so that a cluster whose pods keep to themselves never pays.
+it finds and kept up to date from then on. Terms and host ports of pods that have some are always noted; crowds only
+from `start` on, which the first question calls, so that a cluster whose pods keep to themselves never pays.
 """
 
 from __future__ import annotations
@@ -64,11 +64,9 @@ class Census:
     crowds: dict[Crowd, None] = field(default_factory=dict)
 
     def join(self, crowd: Crowd) -> None:
+        """Whoever is in the crowd already is counted by the caller."""
         self.crowds[crowd] = None
         crowd.censuses.append(self)
-        if crowd.at:
-            self.at = grown(self.at, 0, 1 + max(crowd.at))
-            self.at[list(crowd.at)] += list(crowd.at.values())
 
 
 class Neighbours:
@@ -179,9 +177,14 @@ class Neighbours:
             self._forget(next(iter(self._censuses.values())))
         census = Census(question, np.zeros(rows, dtype=np.int64))
         self._shelves.put(question.first, census)
+        found: list[tuple[int, int]] = []
         for crowd in self._candidates(question.first):
             if self._finds(question, crowd):
                 census.join(crowd)
+                found += crowd.at.items()
+        if found:
+            where, counts = np.array(found, dtype=np.int64).T
+            census.at = np.bincount(where, counts, minlength=rows).astype(np.int64)
         return census
 
     def _forget(self, census: Census) -> None:

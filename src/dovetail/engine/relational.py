@@ -1,7 +1,7 @@
 """Kubernetes' rules about who is beside whom: host ports, topology spread, affinity and anti-affinity between pods.
 
-The semantics are kube-scheduler 1.36's (pkg/scheduler/framework/plugins: nodeports, podtopologyspread, interpodaffinity),
-over all rows at once. Nodes that are gone count for nothing, and neither do the pods on them.
+The semantics are those of kube-scheduler 1.36 (pkg/scheduler/framework/plugins: nodeports, podtopologyspread and
+interpodaffinity), over all rows at once. Nodes that are gone count for nothing, and neither do the pods on them.
 """
 
 from __future__ import annotations

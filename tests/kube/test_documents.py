@@ -196,7 +196,7 @@ def test_problems_are_bounded_and_printable() -> None:
         ("karpenter.sh/v1", "NodePool", ""),
         ("jobset.x-k8s.io/v1alpha2", "JobSet", ""),
         ("batch.volcano.sh/v1alpha1", "Job", ""),
-        ("storage.k8s.io/v1", "StorageClass", ""),
+        ("networking.k8s.io/v1", "NetworkPolicy", ""),
         ("resource.k8s.io/v1", "ResourceClaim", ""),
     ],
 )

@@ -14,10 +14,12 @@ from dovetail.kube.problems import InputError, Problem, Problems, printable
 from dovetail.kube.quotas import quota_from
 from dovetail.kube.settings import Settings
 from dovetail.kube.vendors import Vendors
+from dovetail.kube.volumes import volume_facts
 from dovetail.kube.workloads import Bound, Context, Pending, expand
 from dovetail.model.device import only_substring_matches, type_matches
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Quota, RunningPod
+from dovetail.model.volumes import VolumeFact
 
 MOST_NAMED = 5  # nodes in one warning
 
@@ -32,6 +34,7 @@ class ClusterInput:
     running: tuple[RunningPod, ...] = ()  # by node, namespace, name
     groups: tuple[Group, ...] = ()  # in the order in which they are served
     quotas: tuple[Quota, ...] = ()  # by namespace, name
+    volumes: tuple[VolumeFact, ...] = ()  # by kind, namespace, name
     problems: tuple[Problem, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)  # kind -> objects of it that say nothing to us
     sources: tuple[str, ...] = ()  # files that held objects
@@ -51,12 +54,14 @@ def load(documents: Iterable[Document], settings: Settings, problems: Problems |
     groups = groups_of(expansion.pending, held, found.of("PodGroup"), problems)
     _warn_of_substrings(expansion.pending, nodes, settings.vendors, problems)
     _warn_of_preferences(expansion.pending, nodes, problems)
+    volumes = volume_facts(found, problems)
     quotas = (quota_from(item, settings.vendors, problems) for item in found.of("ResourceQuota"))
     return ClusterInput(
         nodes=nodes,
         running=tuple(sorted((item.running for item in bound), key=lambda r: (r.node, r.pod.namespace, r.pod.name))),
         groups=groups,
         quotas=tuple(sorted(quotas, key=lambda quota: (quota.namespace, quota.name))),
+        volumes=volumes,
         problems=problems.found(),
         ignored=found.ignored,
         sources=tuple(dict.fromkeys(document.place.rpartition("#")[0] for document in documents)),

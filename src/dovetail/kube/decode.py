@@ -15,6 +15,7 @@ from dovetail.kube import objects
 from dovetail.kube.documents import Document
 from dovetail.kube.pools import API_VERSION, Cluster
 from dovetail.kube.problems import Problems, printable
+from dovetail.kube.volume_objects import STORAGE_GROUP, VOLUME_KINDS, VOLUME_KINDS_WITHOUT_NAMESPACE
 
 T = TypeVar("T")
 WORKLOADS = ("Deployment", "StatefulSet", "ReplicaSet", "Job", "DaemonSet")
@@ -34,9 +35,18 @@ KINDS: dict[tuple[str, str], type[Any]] = {
     **{("apps", kind): objects.Workload for kind in ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")},
     **{("extensions", kind): objects.Workload for kind in ("Deployment", "ReplicaSet", "DaemonSet")},
     **{(group, "PodGroup"): objects.PodGroup for group in POD_GROUPS},
+    **VOLUME_KINDS,
 }
-GROUP_VERSIONS = {"": "v1", "apps": "apps/v1", "batch": "batch/v1", "dovetail.dev": API_VERSION}
-WITHOUT_NAMESPACE = frozenset({"Node", "Namespace", "PriorityClass", "RuntimeClass", "Cluster"})
+GROUP_VERSIONS = {
+    "": "v1",
+    "apps": "apps/v1",
+    "batch": "batch/v1",
+    "dovetail.dev": API_VERSION,
+    STORAGE_GROUP: f"{STORAGE_GROUP}/v1",
+}
+WITHOUT_NAMESPACE = frozenset(
+    {"Node", "Namespace", "PriorityClass", "RuntimeClass", "Cluster", *VOLUME_KINDS_WITHOUT_NAMESPACE}
+)
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?\Z", re.ASCII)
 
 

@@ -10,6 +10,7 @@ import pytest
 from tools.controlplane.access import grant_dovetail
 from tools.controlplane.binaries import Missing, find
 from tools.controlplane.client import Client
+from tools.controlplane.kubelet import Kubelet
 from tools.controlplane.plane import ControlPlane
 from tools.controlplane.slate import Slate
 
@@ -56,3 +57,10 @@ def dovetail_api(plane: ControlPlane, api: Client) -> Client:
     """The client of the user `dovetail`, who may do what deploy/rbac.yaml allows."""
     grant_dovetail(api)
     return plane.client("dovetail")
+
+
+@pytest.fixture
+def kubelet(api: Client) -> Iterator[Kubelet]:
+    """A stand-in kubelet for every node there is and will be."""
+    with Kubelet(api.access) as kubelet:
+        yield kubelet

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlencode
 
 Object = dict[str, Any]
@@ -163,7 +163,9 @@ class Client:
         finally:
             connection.close()
 
-    def wait_until(self, true: Callable[[], Result | None], what: str = "", seconds: float = 60.0) -> Result:
+    def wait_until(
+        self, true: Callable[[], Result | Literal[False] | None], what: str = "", seconds: float = 60.0
+    ) -> Result:
         """What `true()` returns as soon as that is something; raises when `seconds` have passed."""
         deadline = time.monotonic() + seconds
         while not (result := true()):

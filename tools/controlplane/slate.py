@@ -69,10 +69,12 @@ class Slate:
         groups: dict[tuple[Resource, str], list[tuple[str, Object]]] = defaultdict(list)
         for (resource, namespace, name), item in left:
             groups[resource, namespace].append((name, item))
+        full = {namespace for _, namespace in groups}  # whoever is left in a namespace without one cannot be changed
         for (resource, namespace), items in groups.items():
             if by_force:
                 for name, item in items:
-                    self._release(resource.path(namespace, name), item)
+                    if resource.plural != "namespaces" or name not in full:
+                        self._release(resource.path(namespace, name), item)
             keeps_some = any((resource, namespace) == (kept[0], kept[1]) for kept in self._kept)
             if len(items) > FEW and not keeps_some and resource.plural != "namespaces":
                 self._try("DELETE", resource.path(namespace))

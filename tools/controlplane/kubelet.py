@@ -1,0 +1,237 @@
+"""A stand-in kubelet for all nodes: pods that are bound run, pods that are deleted go. A thread, and no containers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from tools.controlplane import hami_plugin
+from tools.controlplane.client import Access, Object, path_of
+from tools.controlplane.follow import Hub
+from tools.controlplane.objects import ready
+
+TERMINAL = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """How a kubelet says no to a pod that was bound to it."""
+
+    reason: str = "OutOfcpu"
+    message: str = "Pod was rejected: Node didn't have enough resource: cpu"
+
+
+class Kubelet:
+    """`with Kubelet(plane.client().access) as kubelet:`. Its attributes may be changed while it runs."""
+
+    def __init__(self, access: Access, hami: bool = False) -> None:
+        self.start_delay = 0.0  # seconds from bound to Running
+        self.stop_delay = 0.0  # seconds from deletionTimestamp to gone
+        self.heartbeat_every: float | None = None  # seconds between two of each node; None: no heartbeats
+        self.hami = hami  # plays HAMi's device plugin on nodes that carry its handshake
+        self.complaints: list[str] = []  # what a real node would have stumbled over
+        self.heartbeats = 0
+        self._refusals: list[tuple[Callable[[Object], bool], Refusal]] = []
+        self._access = access
+        self._dead: set[str] = set()  # nodes whose kubelet is not there
+        self._nodes: dict[str, Object] = {}
+        self._pods: dict[str, Object] = {}  # uid -> pod, of those that are bound
+        self._answered: set[str] = set()  # uids of pods that got their Running or Failed: the watch may lag behind
+        self._busy: dict[tuple[str, str], asyncio.Task[None]] = {}  # (uid, start or stop) -> what is under way
+        self._admitting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # node -> one pod at a time
+        self._listed = [threading.Event(), threading.Event()]
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._main: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, name="kubelet", daemon=True)
+        self._error: BaseException | None = None
+
+    # --- for whoever holds it
+
+    def __enter__(self) -> Kubelet:
+        self._thread.start()
+        for listed in self._listed:
+            if not listed.wait(30):
+                raise RuntimeError(f"the stand-in kubelet does not get its lists: {self._error}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._loop is not None and self._main is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._main.cancel)
+        self._thread.join(30)
+        if self._error is not None:
+            raise self._error
+
+    def refuse(
+        self,
+        which: str | Callable[[Object], bool],
+        reason: str = Refusal.reason,
+        message: str = Refusal.message,
+    ) -> None:
+        """Pods of this name, or for which this is true, become Failed instead of Running."""
+        refuses = which if callable(which) else lambda pod, name=which: bool(pod["metadata"]["name"] == name)
+        self._refusals.append((refuses, Refusal(reason, message)))
+
+    def admit_all(self) -> None:
+        """Forgets what `refuse` said."""
+        self._refusals.clear()
+
+    def kill(self, node: str) -> None:
+        """From now on nothing happens to the pods of this node, and it sends no heartbeats."""
+        self._dead.add(node)
+
+    def revive(self, node: str) -> None:
+        self._dead.discard(node)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._look_at_all)
+
+    @property
+    def under_way(self) -> int:
+        """How many pods it is starting or stopping."""
+        return len(self._busy)
+
+    # --- in its thread
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except asyncio.CancelledError:
+            pass
+        except BaseException as error:
+            self._error = error
+            for listed in self._listed:
+                listed.set()
+
+    async def _serve(self) -> None:
+        self._loop, self._main = asyncio.get_running_loop(), asyncio.current_task()
+        async with Hub(self._access) as self._hub, asyncio.TaskGroup() as self._tasks:
+            self._tasks.create_task(self._hub.follow("Node", "", self._nodes_are, self._node_changed))
+            self._tasks.create_task(self._hub.follow("Pod", "spec.nodeName!=", self._pods_are, self._pod_changed))
+            self._tasks.create_task(self._beat())
+
+    def _nodes_are(self, nodes: list[Object]) -> None:
+        self._nodes = {node["metadata"]["name"]: node for node in nodes}
+        self._look_at_all()
+        self._listed[0].set()
+
+    def _node_changed(self, kind: str, node: Object) -> None:
+        name = node["metadata"]["name"]
+        is_new = name not in self._nodes
+        if kind == "DELETED":
+            self._nodes.pop(name, None)
+        else:
+            self._nodes[name] = node
+        if is_new:
+            self._look_at_all()
+
+    def _pods_are(self, pods: list[Object]) -> None:
+        self._pods = {pod["metadata"]["uid"]: pod for pod in pods}
+        self._look_at_all()
+        self._listed[1].set()
+
+    def _pod_changed(self, kind: str, pod: Object) -> None:
+        uid = pod["metadata"]["uid"]
+        if kind == "DELETED":
+            self._pods.pop(uid, None)
+            self._answered.discard(uid)
+        else:
+            self._pods[uid] = pod
+            self._look_at(uid)
+
+    def _look_at_all(self) -> None:
+        for uid in list(self._pods):
+            self._look_at(uid)
+
+    def _look_at(self, uid: str) -> None:
+        """Does what is left to do for a pod, unless that is under way."""
+        pod = self._pods[uid]
+        if not self._is_mine(pod):
+            return
+        if pod["metadata"].get("deletionTimestamp"):
+            self._do(uid, "stop", self._stop)
+        elif pod["status"].get("phase", "Pending") == "Pending" and uid not in self._answered:
+            self._do(uid, "start", self._start)
+
+    def _is_mine(self, pod: Object) -> bool:
+        name = pod["spec"]["nodeName"]
+        return name in self._nodes and name not in self._dead
+
+    def _do(self, uid: str, what: str, work: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+        key = (uid, what)
+        if key not in self._busy:
+            self._busy[key] = task = self._tasks.create_task(work(uid))
+            task.add_done_callback(lambda _: self._busy.pop(key, None))
+
+    async def _start(self, uid: str) -> None:
+        await asyncio.sleep(self.start_delay)
+        pod = self._pods.get(uid)
+        if pod is None or pod["metadata"].get("deletionTimestamp") or not self._is_mine(pod):
+            return
+        name = pod["spec"]["nodeName"]
+        async with self._admitting[name]:
+            refusal = next((refusal for refuses, refusal in self._refusals if refuses(pod)), None)
+            if refusal is None and self.hami and hami_plugin.serves(self._nodes[name], pod):
+                complaint = await hami_plugin.allocate(self._hub, pod)
+                if complaint:
+                    self.complaints.append(complaint)
+                    refusal = Refusal("UnexpectedAdmissionError", f"Allocate failed due to {complaint}")
+        await self._hub.ask("PATCH", _path(pod, "status"), {"status": _status(pod, refusal), **_only(uid)})
+        self._answered.add(uid)
+
+    async def _stop(self, uid: str) -> None:
+        await asyncio.sleep(self.stop_delay)
+        if uid in self._pods:
+            body = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
+            await self._hub.ask("DELETE", _path(self._pods[uid]), body, "application/json")
+
+    async def _beat(self) -> None:
+        while True:
+            every, names = self.heartbeat_every, [name for name in self._nodes if name not in self._dead]
+            if every is None or not names:
+                await asyncio.sleep(0.1)
+                continue
+            for name in names:
+                await asyncio.sleep(every / len(names))
+                status, _ = await self._hub.ask(
+                    "PATCH", path_of("Node", name, part="status"), {"status": {"conditions": [_heartbeat()]}}
+                )
+                self.heartbeats += status == 200
+
+
+def _heartbeat() -> Object:
+    return {key: value for key, value in ready().items() if key != "lastTransitionTime"}
+
+
+def _path(pod: Object, part: str = "") -> str:
+    meta = pod["metadata"]
+    return path_of("Pod", meta["name"], meta["namespace"], part)
+
+
+def _only(uid: str) -> Object:
+    """A pod of the same name that came later is another one: the API server then says 409."""
+    return {"metadata": {"uid": uid}}
+
+
+def _status(pod: Object, refusal: Refusal | None) -> Object:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if refusal is not None:
+        return {"phase": "Failed", "reason": refusal.reason, "message": refusal.message, "startTime": now}
+    states = [
+        {
+            "name": container["name"],
+            "image": container["image"],
+            "imageID": "",
+            "ready": True,
+            "restartCount": 0,
+            "started": True,
+            "state": {"running": {"startedAt": now}},
+        }
+        for container in pod["spec"]["containers"]
+    ]
+    kinds = ("Initialized", "ContainersReady", "Ready")
+    conditions = [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in kinds]
+    return {"phase": "Running", "startTime": now, "conditions": conditions, "containerStatuses": states}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -19,27 +19,27 @@ T = TypeVar("T")
 LONGEST_LINE = 32 * 2**20  # bytes; etcd keeps objects of 1.5 MiB
 
 
-class Changed(NamedTuple, Generic[T]):
+class Changed(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """An object as it is now, new or not."""
 
     object: T
 
 
-class Deleted(NamedTuple, Generic[T]):
+class Deleted(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """An object is gone. `object` is its last state, None where that cannot be read."""
 
     ref: Ref
     object: T | None
 
 
-class Replaced(NamedTuple, Generic[T]):
+class Replaced(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """All objects as they are now: whatever else you know of is gone, except the unreadable ones, which exist."""
 
     items: list[T]
     unreadable: list[Unreadable]
 
 
-class NotServed(NamedTuple):
+class NotServed(msgspec.Struct, frozen=True, gc=False):
     """The server does not know the resource (a CRD that is not installed): there are no objects."""
 
 

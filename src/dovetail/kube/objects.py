@@ -30,6 +30,7 @@ class Meta(Struct, frozen=True):
     generate_name: str = ""
     namespace: str = ""
     uid: str = ""
+    resource_version: str = ""
     labels: Texts = {}
     annotations: Texts = {}
     owner_references: list[OwnerReference] = []
@@ -46,10 +47,13 @@ class Resources(Struct, frozen=True):
 class Port(Struct, frozen=True):
     host_port: int = 0
     container_port: int = 0
+    protocol: str = ""
+    host_ip: str = msgspec.field(name="hostIP", default="")
 
 
 class Container(Struct, frozen=True):
     name: str = ""
+    image: str = ""
     resources: Resources = Resources()
     restart_policy: str = ""
     ports: list[Port] = []
@@ -77,14 +81,44 @@ class NodeSelector(Struct, frozen=True):
     node_selector_terms: list[NodeSelectorTerm] = []
 
 
+class PreferredSchedulingTerm(Struct, frozen=True):
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
 class NodeAffinity(Struct, frozen=True):
     required: NodeSelector | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
-    preferred: list[Any] = msgspec.field(name="preferredDuringSchedulingIgnoredDuringExecution", default_factory=list)
+    preferred: list[PreferredSchedulingTerm] = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default_factory=list
+    )
+
+
+class LabelSelector(Struct, frozen=True):
+    match_labels: Texts = {}
+    match_expressions: list[Requirement] = []
+
+
+class PodAffinityTerm(Struct, frozen=True):
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] = []
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: list[str] = []
+    mismatch_label_keys: list[str] = []
+
+
+class WeightedPodAffinityTerm(Struct, frozen=True):
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
 class PodAffinity(Struct, frozen=True):
-    required: list[Any] = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default_factory=list)
-    preferred: list[Any] = msgspec.field(name="preferredDuringSchedulingIgnoredDuringExecution", default_factory=list)
+    required: list[PodAffinityTerm] = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default_factory=list
+    )
+    preferred: list[WeightedPodAffinityTerm] = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default_factory=list
+    )
 
 
 class Affinity(Struct, frozen=True):
@@ -93,9 +127,30 @@ class Affinity(Struct, frozen=True):
     pod_anti_affinity: PodAffinity | None = None
 
 
+class TopologySpreadConstraint(Struct, frozen=True):
+    topology_key: str = ""
+    max_skew: int = 0
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = ""
+    node_taints_policy: str = ""
+    match_label_keys: list[str] = []
+
+
+class ClaimSource(Struct, frozen=True):
+    claim_name: str = ""
+
+
+class ImageSource(Struct, frozen=True):
+    reference: str = ""
+
+
 class Volume(Struct, frozen=True):
-    persistent_volume_claim: Any = None
-    ephemeral: Any = None
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: Any = None  # a claim is made for the pod; what it asks for is the claim's business
+    image: ImageSource | None = None
 
 
 class SchedulingGroup(Struct, frozen=True):
@@ -106,6 +161,7 @@ class PodSpec(Struct, frozen=True):
     containers: list[Container] = []
     init_containers: list[Container] = []
     node_name: str = ""
+    scheduler_name: str = ""
     node_selector: Texts = {}
     affinity: Affinity | None = None
     tolerations: list[Toleration] = []
@@ -117,7 +173,7 @@ class PodSpec(Struct, frozen=True):
     resource_claims: list[Any] = []
     scheduling_gates: list[Any] = []
     scheduling_group: SchedulingGroup | None = None
-    topology_spread_constraints: list[Any] = []
+    topology_spread_constraints: list[TopologySpreadConstraint] = []
     volumes: list[Volume] = []
     host_network: bool = False
 
@@ -133,11 +189,25 @@ class ContainerState(Struct, frozen=True):
 class ContainerStatus(Struct, frozen=True):
     name: str = ""
     state: ContainerState = ContainerState()
+    resources: Resources | None = None  # what kubelet has given it
+    allocated_resources: Quantities = {}  # what kubelet has promised it
+
+
+class Condition(Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
 
 
 class PodStatus(Struct, frozen=True):
     phase: str = ""
+    nominated_node_name: str = ""
+    conditions: list[Condition] = []
+    container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []
+    resources: Resources | None = None  # of the pod as a whole
+    allocated_resources: Quantities = {}
 
 
 class Pod(Struct, frozen=True):
@@ -152,20 +222,21 @@ class Taint(Struct, frozen=True):
     effect: str = ""
 
 
-class Condition(Struct, frozen=True):
-    type: str = ""
-    status: str = ""
-
-
 class NodeSpec(Struct, frozen=True):
     unschedulable: bool = False
     taints: list[Taint] = []
+
+
+class ContainerImage(Struct, frozen=True):
+    names: list[str] = []
+    size_bytes: int = 0
 
 
 class NodeStatus(Struct, frozen=True):
     allocatable: Quantities | None = None
     capacity: Quantities | None = None
     conditions: list[Condition] = []
+    images: list[ContainerImage] = []
 
 
 class Node(Struct, frozen=True):

@@ -167,6 +167,14 @@ async def test_a_rotated_token_is_read_again_after_401(tmp_path: Path) -> None:
         assert [request.headers["Authorization"] for request in stub.seen] == ["Bearer old", "Bearer old", "Bearer new"]
 
 
+async def test_who_acts_as_somebody_else_says_so_in_every_request() -> None:
+    headers = (("Impersonate-User", "jane"), ("Impersonate-Group", "dev"), ("Impersonate-Group", "ops"))
+    async with serving() as stub, api_of(stub, headers=headers) as api:
+        await api.post(PODS, {})
+        assert stub.seen[0].headers.getall("Impersonate-Group") == ["dev", "ops"]
+        assert stub.seen[0].headers["Impersonate-User"] == "jane"
+
+
 async def test_a_token_that_is_refused_twice_is_an_error(tmp_path: Path) -> None:
     async with serving() as stub, api_of(stub, token="secret") as api:
         stub.others = [refuses(401, "Unauthorized", "Unauthorized")]

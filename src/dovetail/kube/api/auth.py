@@ -18,7 +18,8 @@ from dovetail.kube.api.kubeconfig import ConfigError, Connection, Pem
 from dovetail.kube.api.retry import REAL, World
 
 READ_AGAIN = 60.0  # seconds; kubelets rotate projected tokens minutes before they expire
-Proof = tuple[dict[str, str], ssl.SSLContext | None]  # headers, TLS; None = plain HTTP
+Headers = tuple[tuple[str, str], ...]  # a header may stand there twice
+Proof = tuple[Headers, ssl.SSLContext | None]  # None = plain HTTP
 
 
 class Credentials:
@@ -75,9 +76,9 @@ class Credentials:
         token = self._issued.token or connection.token
         if connection.token_file is not None:  # a file wins over a token, as in client-go
             token = read_token(connection.token_file)
-        headers = dict(connection.headers)
+        headers = connection.headers
         if token:
-            headers["Authorization"] = f"Bearer {token}"
+            headers = (*headers, ("Authorization", f"Bearer {token}"))
         self._proof = (headers, self._context())
         self._read_at = self._world.now()
 

@@ -162,7 +162,7 @@ class Api:
     async def _try(self, request: Request, proof: Proof, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         (headers, tls), connection = proof, self.credentials.connection
         if request.body is not None:
-            headers = {**headers, "Content-Type": request.content_type}
+            headers = (*headers, ("Content-Type", request.content_type))
         try:
             response = await self._session().request(
                 request.method,

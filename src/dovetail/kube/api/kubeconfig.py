@@ -250,7 +250,10 @@ def _connection(source: str, context: Context, cluster: tuple[Path, Cluster], us
         source=source,
         namespace=context.namespace or "default",
         ca=_pem(
-            cluster_file, at.certificate_authority, at.certificate_authority_data, f"{where}.certificate-authority"
+            cluster_file,
+            at.certificate_authority,
+            at.certificate_authority_data,
+            f"{where}.cluster.certificate-authority",
         ),
         insecure=bool(at.insecure_skip_tls_verify),
         server_name=at.tls_server_name or None,

@@ -82,6 +82,23 @@ def test_an_undone_transaction_takes_its_promises_back() -> None:
     assert room.takes(pod("third", "three"), "a") == [("default/three", "w")]
 
 
+def test_pods_placed_and_released_in_an_undone_transaction_are_as_if_nothing_happened() -> None:
+    room = Storeroom(LOCAL, claim("one"), claim("two"), volume("v", 10), volume("w", 20), a={})
+    room.ledger.witnesses.append(room.volumes)
+    first, second = pod("first", "one"), pod("second", "two")
+    room.ledger.book_observed(first, "a", (), assumed=False)
+    promised = room.volumes.take(first, "a")
+    with room.ledger.transaction():
+        room.ledger.release(first.uid)
+        room.ledger.book_observed(second, "a", (), assumed=False)
+        assert [choice.volume for choice in room.volumes.take(second, "a")] == ["v"]
+    assert room.volumes.take(first, "a") == promised
+    assert room.volumes.take(second, "a") == ()
+    assert room.takes(second, "a") == [("default/two", "w")]
+    room.ledger.release(first.uid)
+    assert room.takes(second, "a") == [("default/two", "v")]
+
+
 def test_a_running_pod_whose_claims_are_not_known_yet_is_promised_nothing() -> None:
     room = Storeroom(LOCAL, volume("v", 10), a={})
     assert room.runs(pod("first", "one"), "a") == ()

@@ -292,6 +292,12 @@ def test_a_volume_kept_for_the_claim_comes_first_and_needs_no_phase() -> None:
     assert room.takes(pod("web", "data"), "b") == [("default/data", "small")]
 
 
+def test_of_two_volumes_kept_for_a_claim_one_is_looked_at() -> None:
+    """kube-scheduler takes the first it meets, and no other where that one cannot be used."""
+    kept = [volume(name, 10, node, claim_ref=ClaimRef("default", "data")) for name, node in (("v", "a"), ("w", "b"))]
+    assert Storeroom(LOCAL, claim(), *kept, a={}, b={}).says(pod("web", "data")) == {"a": "", "b": "VOLUME_NONE"}
+
+
 def test_the_claims_of_one_pod_take_different_volumes_the_smallest_claim_first() -> None:
     room = Storeroom(
         LOCAL, claim("big", size=10), claim("tiny", size=1), volume("v-10", 10), volume("v-20", 20, "a"), a={}, b={}

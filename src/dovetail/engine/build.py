@@ -65,6 +65,7 @@ class Kernel(NamedTuple):
     place_groups: Place
     place_lone: Place  # the same, for lone pods with one ask at the most, outside transactions and quotas
     which_fit: Callable[[State, Batch, int], int]
+    survey: Place  # what every node says to one pod
 
 
 class Lens(NamedTuple):
@@ -107,6 +108,7 @@ class Builder:
                 self._door("place_groups", hooks),
                 self._door("place_groups", lone),
                 self._door("which_fit", hooks),
+                self._door("survey", hooks),
             )
         return self._kernels[key]
 
@@ -147,8 +149,12 @@ class Builder:
             return self.specialise(plain, hooks)
         from dovetail.engine import native  # numba takes 0.3 s and 90 MB: only for those who need it
 
-        entry = native.place_entry if name == "place_groups" else native.fits_entry
-        return partial(native.Caller(), self.specialise(entry, hooks))
+        entries: dict[str, Callable[..., Any]] = {
+            "place_groups": native.place_entry,
+            "which_fit": native.fits_entry,
+            "survey": native.survey_entry,
+        }
+        return partial(native.Caller(), self.specialise(entries[name], hooks))
 
     def specialise(self, function: Callable[..., Any], hooks: Hooks) -> Callable[..., Any]:
         """A copy of `function` that calls copies of its helpers, with the hooks put in."""

@@ -90,6 +90,7 @@ class _Look:
         quotas = scheduler.quotas
         self.quota = quotas.left(pod, vendors) if quotas.apply_to(pod) else unlimited(vendors)
         self.quota_refusal = quotas.refusal(pod)
+        self.refusals = scheduler.related.refusals(pod) if scheduler.related.restricts(pod) else None
 
     def all_nodes(self) -> tuple[Verdict, ...]:
         rows = sorted(self.ledger.row_of.items())
@@ -99,6 +100,9 @@ class _Look:
         reason = self.pod.node_rules.refusal(node)
         if reason != Reason.OK:
             return Verdict(node.name, reason, None, self._static(node, reason), hami_name(reason))
+        if self.refusals is not None and self.refusals[row]:
+            reason = Reason(int(self.refusals[row]))
+            return Verdict(node.name, reason, None, sentence(reason), hami_name(reason))
         rows, wants = self.state.rows, self.state.wants
         if short := node_shortage(rows, wants, row, self.shape):
             return self._short(node, row, Reason(short))

@@ -60,6 +60,11 @@ class Holders(Mapping[str, Held]):
         known: Pod = self._pod[self.slot_of[uid]]
         return known if known.uid == uid else known.named(uid)
 
+    def at(self, slot: int) -> Pod:
+        """The pod at a slot, or the template it is made from."""
+        known: Pod = self._pod[slot]
+        return known
+
     def fit(self, slots: int) -> None:
         """Room for as many slots as the book has."""
         missing = slots - len(self._pod)

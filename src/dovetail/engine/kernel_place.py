@@ -241,6 +241,16 @@ def which_fit(state: State, batch: Batch, i: int) -> int:
     return total
 
 
+def survey(state: State, batch: Batch) -> None:
+    """What every node says to the batch's pod: 0 or why not in `refused`, its score in `score`; line FRESH of both."""
+    refresh_scores(state, batch, 0, FRESH)
+    look_at_each(state, batch, 0, FRESH, FRESH)
+    refused = state.vectors.refused
+    for i in range(state.size):
+        if refused[FRESH, i] == 0:
+            refused[FRESH, i] = second_look(state, batch, 0, i)
+
+
 def commonest_refusal(state: State, v: int) -> int:
     """What most nodes said; the smallest code on ties."""
     vectors = state.vectors

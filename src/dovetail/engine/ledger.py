@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -47,7 +47,28 @@ from dovetail.model.device import Device
 from dovetail.model.node import Node
 from dovetail.model.pod import ContainerKind, Pod
 from dovetail.model.reason import Reason
+from dovetail.model.relations import ALONE
 from dovetail.policies.rows import Ints, Rows
+
+
+class Witness(Protocol):
+    """Somebody who keeps count of who is where. While not `active` only pods with relations are told of."""
+
+    active: bool
+
+    def came(self, pod: Pod, row: int) -> None: ...
+
+    def left(self, pod: Pod, row: int) -> None: ...
+
+
+class Change(NamedTuple):
+    """What a transaction did to a pod."""
+
+    uid: str
+    slot: int
+    expires: float
+    added: bool
+    row: int
 
 
 class Ledger:
@@ -59,7 +80,8 @@ class Ledger:
         self.storage = Storage(interner)
         self.places = NodeRows(interner, self.storage)
         self.pods = Holders()  # uid -> what it holds
-        self._undo: list[tuple[str, int, float, bool]] | None = None  # (uid, slot, expiry, added) in a transaction
+        self._undo: list[Change] | None = None  # in a transaction
+        self.witnesses: list[Witness] = []
         self._one_slot = np.zeros(1, dtype=np.int64)
         # Called when a transaction starts; what they return is called if it is undone.
         self.bystanders: list[Callable[[], Callable[[], None]]] = []
@@ -231,9 +253,11 @@ class Ledger:
         dropped = self.pods.drop(uids)
         if not dropped:
             return 0
+        if self.witnesses:
+            self._tell_of_leaving(dropped)
         if self._undo is not None:
             self.make_room(0, 0, len(dropped))
-            self._undo += [(*one, False) for one in dropped]
+            self._undo += [Change(*one, False, self.book.pod.item(one[1], POD_ROW)) for one in dropped]
         slots = self._one_slot if len(dropped) == 1 else np.empty(len(dropped), dtype=np.int64)
         slots[:] = [slot for _, slot, _ in dropped]
         self._keeper.release(self.state(), slots)
@@ -310,8 +334,8 @@ class Ledger:
             changes, self._undo = self._undo, outer
             if not opened.committed:
                 self._keeper.roll_back(self.state(), start)
-                for uid, slot, expires, added in reversed(changes):
-                    self.pods.drop((uid,)) if added else self.pods.put_back(uid, slot, expires)
+                for change in reversed(changes):
+                    self._take_back(change)
                 for one in undo:
                     one()
             elif outer is not None:
@@ -320,15 +344,46 @@ class Ledger:
             if self.heads[JOURNAL_DEPTH] == 0:
                 self._keeper.settle(self.state())
 
+    def _take_back(self, change: Change) -> None:
+        if not change.added:
+            self.pods.put_back(change.uid, change.slot, change.expires)
+        if self.witnesses:
+            pod = self.pods.pod(change.uid)
+            for witness in self._concerned(pod):
+                (witness.left if change.added else witness.came)(pod, change.row)
+        if change.added:
+            self.pods.drop((change.uid,))
+
     def _add(self, pod: Pod, slot: int, assumed: bool, expires: float) -> None:
         self.pods.add(pod.uid, slot, pod, assumed, expires)
+        if self.witnesses:
+            for witness in self._concerned(pod):
+                witness.came(pod, self.book.pod.item(slot, POD_ROW))
         if self._undo is not None:
-            self._undo.append((pod.uid, slot, expires, True))
+            self._undo.append(Change(pod.uid, slot, expires, True, self.book.pod.item(slot, POD_ROW)))
 
     def _add_all(self, uids: Sequence[str], slots: Ints, pods: Any, expires: float) -> None:
+        """Pods placed in bulk have no relations: what has is placed one by one."""
         self.pods.add_all(uids, slots, pods, expires)
-        if self._undo is not None:
-            self._undo += [(uid, slot, expires, True) for uid, slot in zip(uids, slots.tolist(), strict=True)]
+        if self._undo is None and not any(witness.active for witness in self.witnesses):
+            return
+        rows = self.book.pod[slots, POD_ROW].tolist()
+        for uid, slot, row in zip(uids, slots.tolist(), rows, strict=True):
+            for witness in self.witnesses:
+                if witness.active:
+                    witness.came(self.pods.pod(uid), row)
+            if self._undo is not None:
+                self._undo.append(Change(uid, slot, expires, True, row))
+
+    def _concerned(self, pod: Pod) -> list[Witness]:
+        related = pod.relations is not ALONE
+        return [witness for witness in self.witnesses if related or witness.active]
+
+    def _tell_of_leaving(self, dropped: Sequence[tuple[str, int, float]]) -> None:
+        for _, slot, _ in dropped:
+            pod = self.pods.at(slot)
+            for witness in self._concerned(pod):
+                witness.left(pod, self.book.pod.item(slot, POD_ROW))
 
 
 @dataclass(slots=True)

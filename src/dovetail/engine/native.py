@@ -22,7 +22,7 @@ from numba.extending import intrinsic, models, register_model
 from numba.np import arrayobj
 
 from dovetail.engine.kernel_book import charge, release, roll_back, settle
-from dovetail.engine.kernel_place import place_groups, which_fit
+from dovetail.engine.kernel_place import place_groups, survey, which_fit
 from dovetail.engine.state import Batch, Book, Journal, Scratch, State, Vectors
 from dovetail.policies.rows import Rows, Wants
 
@@ -170,6 +170,10 @@ def place_entry(state: int, batch: int) -> None:
 
 def fits_entry(state: int, batch: int, row: int) -> int:
     return which_fit(state_at(state), batch_at(batch), row)
+
+
+def survey_entry(state: int, batch: int) -> None:
+    survey(state_at(state), batch_at(batch))
 
 
 def charge_entry(state: int, slot: int, sign: int) -> None:

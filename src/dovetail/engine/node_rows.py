@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from dovetail.engine.decisions import Names
 from dovetail.engine.intern import Interner, capacity, kind_bit
-from dovetail.engine.state import INACTIVE, NONE
+from dovetail.engine.state import INACTIVE, NONE, OWN
 from dovetail.engine.storage import Storage
 from dovetail.model.device import MIG, Device
 from dovetail.model.node import Enforcer, Node
@@ -34,6 +36,7 @@ from dovetail.policies.rows import (
     UNHEALTHY,
     UUID,
     VENDOR,
+    Bytes,
 )
 
 HIGHEST_LINK = 10**6
@@ -50,7 +53,7 @@ class NodeRows:
         self._ghosts: dict[int, tuple[Device, ...]] = {}  # row -> cards only pods speak of
         self.names: list[Names] = []  # by row: the node's name, its cards' UUIDs
         self._names_lent = False  # decisions look into the list: write into a copy
-        self._masks: dict[NodeRules, int] = {ANY_NODE: 0}  # what most pods have, kept from the start
+        self._masks: dict[NodeRules, int] = {ANY_NODE: OWN + 1}  # what most pods have, kept from the start
         self._ranks_stale = False
 
     def add(self, name: str) -> int:
@@ -74,7 +77,7 @@ class NodeRows:
         self._write_capacity(row, node, active)
         for n, device in enumerate(self.devices(row)):
             self._write_card(row, n, device)
-        for mask, rules in enumerate(self._masks):
+        for rules, mask in self._masks.items():
             self._storage.masks[mask, row] = rules.refusal(node) if active else INACTIVE
         self._own_names()[row] = (node.name, tuple(device.uuid for device in self.devices(row)))
         self._storage.rows.fact[row, HARDWARE] = self._intern.hardware_of(self._hardware(row))
@@ -110,13 +113,21 @@ class NodeRows:
         """The static class of a pod's node rules; a new one is held against every node."""
         known = self._masks.get(rules)
         if known is None:
-            known = self._masks[rules] = len(self._masks)
+            known = self._masks[rules] = OWN + 1 + len(self._masks)
             self._storage.add_mask(known)
             active = (self._storage.rows.fact[: len(self.nodes), NODE_FLAGS] & ACTIVE).tolist()
             self._storage.masks[known, : len(self.nodes)] = [
                 rules.refusal(node) if there else INACTIVE for node, there in zip(self.nodes, active, strict=True)
             ]
         return known
+
+    def write_own_mask(self, rules: NodeRules, refusals: Bytes) -> int:
+        """For one decision: the rules' class, and these refusals where it has none."""
+        known, size = self.mask(rules), len(self.nodes)
+        masks = self._storage.masks
+        static = masks[known, :size]
+        masks[OWN, :size] = np.where(static != 0, static, refusals)
+        return OWN
 
     def rank(self) -> None:
         """Bring the order of names up to date, by which ties are broken."""

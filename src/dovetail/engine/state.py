@@ -46,6 +46,7 @@ RESULT_ROW, RESULT_REASON, RESULT_POD = range(3)
 # Last axis of `Batch.taken`.
 TAKEN_CONTAINER, TAKEN_CARD, TAKEN_MEMORY, TAKEN_COMPUTE = range(4)
 
+OWN = 0  # the line of `masks` written for one decision: of pods whose rules depend on who else is where
 FRESH = 0  # scores and candidates of requests for which nothing can be kept
 BLOCK = 16  # rows in a block, blocks in a quarter
 UNLIMITED = 2**60  # more than any quota or card
@@ -116,7 +117,7 @@ KEYS = 7
 class State(NamedTuple):
     rows: Rows
     wants: Wants
-    masks: Bytes  # [static class, row]: 0, or the reason
+    masks: Bytes  # [static class or OWN, row]: 0, or the reason
     book: Book
     vectors: Vectors
     journal: Journal
@@ -129,7 +130,7 @@ class Batch(NamedTuple):
     """Pods to place in this order, in groups, all of one profile."""
 
     shape: Ints
-    mask: Ints  # static class
+    mask: Ints  # static class or OWN
     scores: Ints  # which kept scores; FRESH = none are kept
     vector: Ints  # which kept candidates; likewise
     owner: Ints

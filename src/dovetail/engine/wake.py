@@ -12,7 +12,29 @@ from dovetail.engine.ledger import Ledger
 from dovetail.engine.queue import ALWAYS, WaitingRoom
 from dovetail.engine.requests import Requests
 from dovetail.engine.state import Batch
-from dovetail.model.pod import Profile
+from dovetail.model.pod import Pod, Profile
+
+PLAIN = 3  # parts of the key of a request that no rule about other pods belongs to
+
+
+class News:
+    """Pods that came or went while somebody waits whose rules are about other pods."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self.pods: list[Pod] = []
+
+    def came(self, pod: Pod, row: int) -> None:
+        if self.active:
+            self.pods.append(pod)
+
+    def left(self, pod: Pod, row: int) -> None:
+        if self.active:
+            self.pods.append(pod)
+
+    def take(self) -> list[Pod]:
+        taken, self.pods = self.pods, []
+        return taken
 
 
 class Wake:
@@ -41,6 +63,11 @@ class Wake:
                     fitting.update(np.flatnonzero(batch.results[:, 0]).tolist())
             found += [keys[n] for n in sorted(fitting)]
         return found
+
+    def related(self, helped: Callable[[Pod], bool] = lambda pod: True) -> list[Hashable]:
+        """Those whose rules are about other pods, or volumes, and whom it may help."""
+        keys = [key for key in self._waiting.requests() if isinstance(key, tuple) and len(key) > PLAIN]
+        return [key for key in keys if helped(self._waiting.first(key).pods[0])]
 
     def _list(self) -> list[tuple[list[Any], Batch]]:
         """Per profile the distinct requests somebody waits for, ready to be held against a row."""

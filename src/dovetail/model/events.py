@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dovetail.model.decision import Decision
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod, RunningPod
+from dovetail.model.volumes import VolumeChoice, VolumeFact
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +58,60 @@ class NodeGone:
 
 
 @dataclass(frozen=True, slots=True)
+class PodNominated:
+    """Another scheduler's pod was promised a node, which is being cleared for it. No node = no longer."""
+
+    at: float
+    pod: Pod
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceChanged:
+    """A namespace's labels, which pod affinity may select by; None = it is gone."""
+
+    at: float
+    name: str
+    labels: Mapping[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class VolumesChanged:
+    """Claims, volumes, storage classes or attach limits are new, different or gone."""
+
+    at: float
+    facts: tuple[VolumeFact, ...] = ()
+    gone: tuple[VolumeFact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TimePassed:
     """Reservations that expired by now are dropped."""
 
     at: float
 
 
-Event = GroupArrived | PodObserved | PodBound | PodGone | NodeChanged | NodeGone | TimePassed
+Event = (
+    GroupArrived
+    | PodObserved
+    | PodBound
+    | PodGone
+    | PodNominated
+    | NodeChanged
+    | NodeGone
+    | NamespaceChanged
+    | VolumesChanged
+    | TimePassed
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """Make this placement true."""
+    """Make this placement true; first what it needs of volumes, if anything."""
 
     pod: Pod
     decision: Decision
+    volumes: tuple[VolumeChoice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,10 @@ class DeviceRules:
     mode: str = ""  # a card is accepted only if this text contains the card's mode; "" = any
 
 
+# kube-scheduler's weights of preferred taints, node affinity, spread, pod affinity, images.
+PREFERENCE_WEIGHTS = (3, 2, 2, 2, 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """How a pod wants to be placed: a node policy and a chain of device policies."""
@@ -60,6 +64,8 @@ class Profile:
     node: str = "binpack"
     device: tuple[str, ...] = ("spread",)
     weights: tuple[int, int, int] = (1, 1, 1)  # slot, compute, memory in the device score
+    preferences: tuple[int, ...] = PREFERENCE_WEIGHTS
+    policy_weight: int = 0  # 0: preferences come first and the policy decides among the best; else it is one of them
 
 
 ANY_NODE = NodeRules()

@@ -1,0 +1,236 @@
+"""Deciding: groups in, decisions out, all booked in the ledger. Who waits and what happens next is the scheduler's."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dovetail.engine.build import Kernel, Lens, builder
+from dovetail.engine.decisions import joined
+from dovetail.engine.intern import Interner
+from dovetail.engine.ledger import Ledger
+from dovetail.engine.nominated import Nominated
+from dovetail.engine.outlook import Outlook
+from dovetail.engine.quota import Quotas
+from dovetail.engine.related import Related
+from dovetail.engine.requests import Requests, Signature
+from dovetail.engine.state import Batch
+from dovetail.engine.stream import Pods, Stream, pods_of
+from dovetail.model.decision import Decision
+from dovetail.model.pod import Group, Pod, Profile, Quota
+from dovetail.model.reason import Reason
+from dovetail.policies.table import NODE_POLICIES
+
+COMPILE_FROM = 100_000  # rows × pods; below, interpreting is done before numba is imported
+MODES = ("auto", "interpreted", "compiled")
+HOLD_SECONDS = 300.0
+
+
+@dataclass(slots=True)
+class Run:
+    """Consecutive groups of one profile that one call of the kernel can place."""
+
+    pods: list[Pod] = field(default_factory=list)
+    signatures: list[Signature] = field(default_factory=list)
+    needs: list[tuple[int, int]] = field(default_factory=list)  # (pods, how many must be placed) per group
+
+
+class Placer:
+    """One cluster, one ledger."""
+
+    def __init__(
+        self,
+        arguments: Mapping[str, Mapping[str, Any]] | None = None,
+        quotas: Sequence[Quota] = (),
+        mode: str = "auto",
+        device_resources: Collection[str] = ("nvidia.com/gpu",),
+        cache: bool = False,
+    ) -> None:
+        if mode not in MODES:
+            raise ValueError(f"mode: expected {', '.join(MODES)}, got {mode!r}")
+        self._mode = mode
+        self._interpreter, self._compiler = builder(False), builder(True, cache)
+        self._builder = self._compiler if mode == "compiled" else self._interpreter
+        self.intern = Interner()
+        self.ledger = Ledger(self._builder.book_keeping(), self.intern)
+        self.ledger.count_by_cards(device_resources)
+        self.quotas = Quotas(quotas, self.ledger)
+        self.requests = Requests(self.ledger, self.quotas, arguments or {})
+        self.outlook = Outlook(self.ledger)
+        self.related = Related(self.ledger, self.requests, self.kernel)
+        self.nominated = Nominated(self.ledger)
+        self._work = 0  # rows × pods so far
+
+    def place(self, groups: Sequence[Group], at: float = 0.0) -> Sequence[Decision]:
+        """Decide groups in the order given: one decision per pod, all booked as reservations."""
+        if not self._learns_from(groups):
+            return self._place_all(groups, at)
+        parts: list[Sequence[Decision]] = []
+        start = 0
+        while start < len(groups):
+            end = self._learn(groups, start)
+            parts.append(self._place_all(groups[start:end], at))
+            start = end
+        return joined(parts)
+
+    def _learns_from(self, groups: Sequence[Group]) -> bool:
+        if not self.outlook.learning and not self.outlook.told:
+            pods = groups.templates if isinstance(groups, Stream) else [pod for group in groups for pod in group.pods]
+            if any(NODE_POLICIES[pod.profile.node].offer is not None for pod in pods):
+                self.outlook.start_learning()
+        return self.outlook.learning
+
+    def _learn(self, groups: Sequence[Group], start: int) -> int:
+        """See groups until the outlook changes; returns where. It changes before the group that made it change."""
+        if isinstance(groups, Stream):
+            end = min(len(groups), start + max(1, self.outlook.until_next - 1))
+            self.outlook.see(groups[start:end].counted())
+            return end
+        end = start
+        while end < len(groups):
+            if end > start and len(groups[end].pods) >= self.outlook.until_next:
+                break
+            self.outlook.see((pod, 1) for pod in groups[end].pods)
+            end += 1
+        return end
+
+    def _place_all(self, groups: Sequence[Group], at: float) -> Sequence[Decision]:
+        self._maybe_compile(len(groups))
+        if len(self.nominated):
+            return joined([self._place_past_nominated(group, at) for group in groups])
+        return self._place_each(groups, at)
+
+    def _place_past_nominated(self, group: Group, at: float) -> Sequence[Decision]:
+        """Nodes that others' preemptors wait for are theirs, except for pods that come before them."""
+        with self.nominated.aside(max(pod.priority for pod in group.pods)):
+            return self._place_each((group,), at)
+
+    def _place_each(self, groups: Sequence[Group], at: float) -> Sequence[Decision]:
+        if isinstance(groups, Stream) and len(groups):
+            plain = self._plain_signatures(groups)
+            if plain is not None:
+                return self._place_stream(groups, plain, at)
+        if len(groups) == 1 and len(groups[0].pods) == 1 and not self._needs_care(groups[0]):  # the usual event
+            return (self._place_one(groups[0].pods[0], at),)
+        signature_of, run = self.requests.signature, Run()
+        parts: list[Sequence[Decision]] = []
+        for group in groups:
+            care = self._needs_care(group)
+            signatures = [] if care else [signature_of(pod) for pod in group.pods]
+            if care or (len(signatures) > 1 and any(s.profile is not signatures[0].profile for s in signatures)):
+                parts += [self._place_run(run, at), self._place_with_care(group, at)]
+                run = Run()
+                continue
+            if run.signatures and run.signatures[0].profile is not signatures[0].profile:
+                parts.append(self._place_run(run, at))
+                run = Run()
+            run.pods += group.pods
+            run.signatures += signatures
+            run.needs.append((len(signatures), group.minimum - group.running))
+        parts.append(self._place_run(run, at))
+        return joined(parts)
+
+    def kernel(self, profile: Profile) -> Kernel:
+        """The profile's kernel, for the mode in force. What its policy looks at is up to date."""
+        kernel = self._builder.kernel(profile)
+        if kernel.node_policy.offer is not None:
+            self.outlook.prepare(kernel.node_policy.reads_values)
+        return kernel
+
+    def lens(self, profile: Profile) -> Lens:
+        """The same functions without numba: for looking at single nodes."""
+        if NODE_POLICIES[profile.node].offer is not None:
+            self.outlook.prepare(NODE_POLICIES[profile.node].reads_values)
+        return self._interpreter.lens(profile)
+
+    def _needs_care(self, group: Group) -> bool:
+        """A group that a plain kernel call cannot serve: pods with more to look at, or too few of them."""
+        if len(group.pods) + group.running < group.minimum:
+            return True
+        return any(self._is_special(pod) for pod in group.pods)
+
+    def _is_special(self, pod: Pod) -> bool:
+        """Refused, under a quota, or with rules about other pods."""
+        return pod.refusal is not None or self.quotas.apply_to(pod) or self.related.concerns(pod)
+
+    def _place_run(self, run: Run, at: float) -> Sequence[Decision]:
+        if len(run.pods) == 1:
+            return (self._place_one(run.pods[0], at),)
+        return self._run_kernel(run, at) if run.pods else ()
+
+    def _run_kernel(self, run: Run, at: float) -> Sequence[Decision]:
+        batch = self.requests.batch(run.pods, run.signatures, run.needs)
+        lone = len(run.needs) == len(run.pods) and all(signature.plain for signature in run.signatures)
+        return self._decide(pods_of(run.pods), batch, run.signatures[0].profile, lone, at)
+
+    def _place_stream(self, stream: Stream, signatures: Sequence[Signature], at: float) -> Sequence[Decision]:
+        batch = self.requests.stream_batch(stream, signatures)
+        lone = all(signature.plain for signature in signatures)
+        return self._decide(stream.pods(), batch, signatures[0].profile, lone, at)
+
+    def _decide(self, pods: Pods, batch: Batch, profile: Profile, lone: bool, at: float) -> Sequence[Decision]:
+        self.ledger.make_room(len(pods.uids), len(batch.taken), len(pods.uids))
+        self._place(profile, lone, batch)
+        return self.ledger.adopt(pods, batch, at + HOLD_SECONDS)
+
+    def _place_one(self, pod: Pod, at: float) -> Decision:
+        """The usual event: one pod, no quota. As `_decide`, without building arrays."""
+        ledger, signature = self.ledger, self.requests.signature(pod)
+        ledger.make_room(1, signature.entries, 1)
+        batch = self.requests.batch_of_one(pod, signature)
+        self._place(signature.profile, signature.plain, batch)
+        return ledger.adopt_one(pod, batch, signature.entries, at + HOLD_SECONDS)
+
+    def _place(self, profile: Profile, lone: bool, batch: Batch) -> None:
+        kernel = self.kernel(profile)
+        place = kernel.place_lone if lone and not self.ledger.in_transaction else kernel.place_groups
+        place(self.ledger.state(), batch)
+
+    def _plain_signatures(self, stream: Stream) -> list[Signature] | None:
+        """The templates' requests, where a single call of the kernel can place the stream."""
+        if any(self._is_special(pod) for pod in stream.templates):
+            return None
+        signatures = [self.requests.signature(pod) for pod in stream.templates]
+        return signatures if len({id(signature.profile) for signature in signatures}) == 1 else None
+
+    def _place_with_care(self, group: Group, at: float) -> list[Decision]:
+        """One pod after another in a transaction, each held against its refusal and quotas first."""
+        if len(group.pods) + group.running < group.minimum:
+            return [self._refused(pod, Reason.GROUP_INCOMPLETE) for pod in group.pods]
+        with self.ledger.transaction() as transaction:
+            decisions = [self._place_alone(pod, at) for pod in group.pods]
+            if sum(decision.placed for decision in decisions) >= group.minimum - group.running:
+                transaction.commit()
+                return decisions
+        return [
+            self._refused(p, d.reason or Reason.GROUP_NOT_PLACED) for p, d in zip(group.pods, decisions, strict=True)
+        ]
+
+    def _place_alone(self, pod: Pod, at: float) -> Decision:
+        if pod.refusal is not None:
+            return self._refused(pod, pod.refusal.reason)
+        if self.quotas.refusal(pod) is not None:
+            return self._refused(pod, Reason.QUOTA)
+        if not self.related.concerns(pod):
+            return self._run_kernel(Run([pod], [self.requests.signature(pod)], [(1, 1)]), at)[0]
+        refused = self.related.refusal(pod)
+        if refused is not None:
+            return self._refused(pod, refused)
+        return self._place_related(pod, at)
+
+    def _place_related(self, pod: Pod, at: float) -> Decision:
+        signature, batch = self.requests.signature(pod), self.related.batch(pod)
+        self.ledger.make_room(1, signature.entries, 1)
+        self._place(signature.profile, False, batch)
+        return self.ledger.adopt_one(pod, batch, signature.entries, at + HOLD_SECONDS)
+
+    def _refused(self, pod: Pod, reason: Reason) -> Decision:
+        return Decision(pod.uid, None, (), reason, self.ledger.generation)
+
+    def _maybe_compile(self, pods: int) -> None:
+        if self._mode == "auto" and self._builder is self._interpreter:
+            self._work += pods * len(self.ledger.nodes)
+            if self._work >= COMPILE_FROM:
+                self._builder = self._compiler
+                self.ledger.use(self._compiler.book_keeping())

@@ -1,0 +1,104 @@
+"""Pods whose place depends on who else is where: affinity, spread, ports, volumes, and Kubernetes' preferences.
+
+Only such pods pay for it. Their refusals become a mask of their own for one decision, and nothing is kept for them.
+Preferences come first and the policy decides among the best nodes, unless the profile gives the policy a weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from dovetail.engine.build import Kernel
+from dovetail.engine.ledger import Ledger
+from dovetail.engine.neighbours import Neighbours
+from dovetail.engine.preferences import PluginWeights, Preferred
+from dovetail.engine.relational import Relational
+from dovetail.engine.requests import Requests
+from dovetail.engine.state import FRESH, INACTIVE, OWN, Batch, Floats
+from dovetail.engine.volumes import Volumes
+from dovetail.model.pod import Pod, Profile
+from dovetail.model.reason import Reason
+from dovetail.policies.rows import Bytes, Ints
+
+
+class Related:
+    """Everything that asks about other pods, volumes and images."""
+
+    def __init__(self, ledger: Ledger, requests: Requests, kernel: Callable[[Profile], Kernel]) -> None:
+        self._ledger, self._requests, self._kernel = ledger, requests, kernel
+        self.neighbours = Neighbours(ledger)
+        self.relational = Relational(ledger, self.neighbours)
+        self.preferred = Preferred(ledger, self.neighbours)
+        self.volumes = Volumes(ledger)
+        ledger.witnesses += [self.neighbours, self.volumes]
+
+    def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """None = it is gone."""
+        if labels is None:
+            self.neighbours.drop_namespace(name)
+        else:
+            self.neighbours.set_namespace(name, labels)
+
+    def concerns(self, pod: Pod) -> bool:
+        """Whether the pod must be placed by `batch`; asked of every pod, so it is cheap where there is nothing."""
+        return self.restricts(pod) or self.preferred.concerns(pod)
+
+    def restricts(self, pod: Pod) -> bool:
+        """Whether nodes may refuse the pod because of other pods or volumes."""
+        return self.relational.concerns(pod) or self.volumes.concerns(pod)
+
+    def refusal(self, pod: Pod) -> Reason | None:
+        """Why no node can take the pod."""
+        return self.volumes.refusal(pod) if self.volumes.concerns(pod) else None
+
+    def refusals(self, pod: Pod) -> Bytes:
+        """[row]: 0, or why the node refuses the pod because of other pods or volumes."""
+        found: Bytes = np.zeros(len(self._ledger.nodes), dtype=np.uint8)
+        if self.relational.concerns(pod):
+            found = self.relational.refusals(pod)
+        if self.volumes.concerns(pod):
+            found = np.where(found != 0, found, self.volumes.refusals(pod)).astype(np.uint8)
+        return found
+
+    def wakes(self, waiting: Pod, changed: Pod) -> bool:
+        """Whether the coming or going of a pod may help one that waits, wherever that happened."""
+        volumes = self.volumes
+        return self.relational.wakes(waiting, changed) or volumes.helped(waiting, volumes.freed_by(changed))
+
+    def batch(self, pod: Pod) -> Batch:
+        """The pod alone, with a mask that leaves what its rules and preferences leave."""
+        signature = self._requests.signature(pod)
+        plain = self._requests.batch([pod], [signature], [(1, 1)])
+        own = np.full(1, FRESH, dtype=np.int64)
+        batch = plain._replace(mask=np.full(1, OWN, dtype=np.int64), scores=own, vector=own)
+        refusals = self.refusals(pod)
+        self._ledger.places.write_own_mask(pod.node_rules, refusals)
+        if self.preferred.concerns(pod):
+            others = self._not_preferred(pod, batch)
+            self._ledger.places.write_own_mask(pod.node_rules, np.where(refusals != 0, refusals, others))
+        return batch
+
+    def _not_preferred(self, pod: Pod, batch: Batch) -> Bytes:
+        """[row]: INACTIVE where another node that fits is better."""
+        ledger, size = self._ledger, len(self._ledger.nodes)
+        ledger.make_room(1, len(batch.taken), 1)
+        state = ledger.state()
+        self._kernel(pod.profile).survey(state, batch)
+        fits = state.vectors.refused[FRESH, :size] == 0
+        if fits.sum() < 2:
+            return np.zeros(size, dtype=np.uint8)
+        points = self.preferred.points(pod, fits, PluginWeights(*pod.profile.preferences))
+        if pod.profile.policy_weight:
+            points = points + pod.profile.policy_weight * percent(state.vectors.score[FRESH, :size], fits)
+        best = points[fits].max()
+        return np.where(fits & (points < best), INACTIVE, 0).astype(np.uint8)
+
+
+def percent(scores: Floats, fits: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
+    """The policy's scores as Kubernetes' plugins give theirs: 0 for the worst that fits, 100 for the best."""
+    low, high = scores[fits].min(), scores[fits].max()
+    if high == low:
+        return np.where(fits, 100, 0)
+    return np.where(fits, (100 * (np.where(fits, scores, low) - low) / (high - low)), 0).astype(np.int64)

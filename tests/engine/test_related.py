@@ -1,0 +1,162 @@
+"""Pods whose place depends on who else is where, through the scheduler: placed, waiting, woken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dovetail.engine.audit import validate
+from dovetail.engine.explain import verdicts
+from dovetail.engine.scheduler import Scheduler
+from dovetail.model.events import Bind, GroupArrived, NodeChanged, PodGone, PodNominated, PodObserved, Wait
+from dovetail.model.node import Node, Taint
+from dovetail.model.pod import Group, Pod, Profile, RunningPod
+from dovetail.model.reason import Reason
+from dovetail.model.relations import HostPort, PodTerm, Preferences, Relations, Selector, SpreadConstraint
+from dovetail.model.rules import AffinityTerm, NodeRules, Requirement
+
+HOST, ZONE = "kubernetes.io/hostname", "zone"
+WEB = Selector((("app", "web"),))
+APART = Relations(anti_affinity=(PodTerm(HOST, WEB, ("default",)),))
+FULLEST, EMPTIEST = Profile("most-allocated", ("spread",)), Profile("least-allocated", ("spread",))
+NEAR = Relations(affinity=(PodTerm(ZONE, WEB, ("default",)),))
+
+
+def node(name: str, zone: str = "a", cpu: int = 4000, taints: tuple[Taint, ...] = ()) -> Node:
+    return Node(name, {"cpu": cpu, "pods": 110}, labels={HOST: name, ZONE: zone}, taints=taints)
+
+
+def pod(name: str, app: str = "", cpu: int = 1000, **more: object) -> Pod:
+    labels = {"app": app} if app else {}
+    made = Pod("default", name, name, {"cpu": cpu}, scored_cpu_milli=cpu, labels=labels, profile=FULLEST)
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def cluster(*nodes: Node, mode: str = "interpreted") -> Scheduler:
+    scheduler = Scheduler(mode=mode)
+    for one in nodes:
+        scheduler.handle(NodeChanged(0.0, one))
+    return scheduler
+
+
+def arrive(scheduler: Scheduler, one: Pod) -> dict[str, str]:
+    """Who was bound where by the arrival."""
+    return bound(scheduler.handle(GroupArrived(0.0, Group(one.key, (one,)))))
+
+
+def bound(effects: tuple[object, ...]) -> dict[str, str]:
+    return {e.pod.name: str(e.decision.node) for e in effects if isinstance(e, Bind)}
+
+
+@pytest.mark.parametrize("mode", ["interpreted", pytest.param("compiled", marks=pytest.mark.slow)])
+def test_replicas_that_keep_apart_get_a_node_each_and_the_third_waits(mode: str) -> None:
+    scheduler = cluster(node("n1"), node("n2"), mode=mode)
+    assert arrive(scheduler, pod("w1", "web", relations=APART)) == {"w1": "n1"}
+    assert arrive(scheduler, pod("w2", "web", relations=APART)) == {"w2": "n2"}
+    effects = scheduler.handle(GroupArrived(0.0, Group("default/w3", (pod("w3", "web", relations=APART),))))
+    assert [type(e) for e in effects] == [Wait]
+    assert isinstance(effects[0], Wait)
+    assert effects[0].decision.reason == Reason.POD_ANTI_AFFINITY
+    assert bound(scheduler.handle(PodGone(1.0, "w1"))) == {"w3": "n1"}
+    validate(scheduler.ledger)
+
+
+def test_a_pod_without_rules_is_kept_away_by_the_rules_of_others() -> None:
+    scheduler = cluster(node("n1"), node("n2"))
+    arrive(scheduler, pod("w1", "db", relations=APART))  # on n1, wants no web beside it
+    assert arrive(scheduler, pod("w2", "web")) == {"w2": "n2"}
+
+
+def test_a_pod_that_wants_company_is_placed_when_company_comes_to_another_node() -> None:
+    scheduler = cluster(node("n1", "a"), node("n2", "b"), node("n3", "b"))
+    assert arrive(scheduler, pod("friend", relations=NEAR)) == {}
+    placed = arrive(scheduler, pod("web", "web", cpu=4000, node_rules=_only("n2")))
+    assert placed == {"web": "n2", "friend": "n3"}  # n2 is full, n3 is in the same zone
+
+
+def test_spread_over_zones_waits_for_the_emptier_zone_and_takes_it_when_it_has_room() -> None:
+    even = SpreadConstraint(ZONE, 1, True, WEB)
+    spread = Relations(spread=(even,))
+    scheduler = cluster(node("n1", "a"), node("n2", "b", cpu=1000))
+    assert arrive(scheduler, pod("w1", "web", relations=spread)) == {"w1": "n2"}  # 1000 of 1000: the fullest
+    assert arrive(scheduler, pod("w2", "web", relations=spread)) == {"w2": "n1"}
+    assert arrive(scheduler, pod("w3", "web", relations=spread)) == {"w3": "n1"}  # 2 and 1: skew 1
+    assert arrive(scheduler, pod("w4", "web", relations=spread)) == {}  # 3 and 1 would be skew 2; zone b is full
+    assert bound(scheduler.handle(NodeChanged(1.0, node("n2", "b", cpu=2000)))) == {"w4": "n2"}
+
+
+def test_host_ports_are_free_again_when_their_pod_leaves() -> None:
+    port = Relations(ports=(HostPort(8080),))
+    scheduler = cluster(node("n1"))
+    assert arrive(scheduler, pod("p1", relations=port)) == {"p1": "n1"}
+    assert arrive(scheduler, pod("p2", relations=port)) == {}
+    assert bound(scheduler.handle(PodGone(1.0, "p1"))) == {"p2": "n1"}
+
+
+def test_preferences_come_first_and_the_policy_decides_among_the_best() -> None:
+    likes_b = Preferences(nodes=((10, AffinityTerm((Requirement(ZONE, "In", ("b",)),))),))
+    scheduler = cluster(node("n1", "a"), node("n2", "b"), node("n3", "b"))
+    arrive(scheduler, pod("x", node_rules=_only("n1")))
+    arrive(scheduler, pod("y", node_rules=_only("n3")))
+    assert arrive(scheduler, pod("z", preferences=likes_b)) == {"z": "n3"}  # b, and there the fuller one
+    assert arrive(scheduler, pod("s", preferences=likes_b, profile=EMPTIEST)) == {"s": "n2"}  # b, the emptier one
+
+
+def test_a_policy_with_a_weight_may_outvote_a_preference() -> None:
+    likes_b = Preferences(nodes=((1, AffinityTerm((Requirement(ZONE, "In", ("b",)),))),))
+    heavy = replace(FULLEST, policy_weight=100)
+    scheduler = cluster(node("n1", "a"), node("n2", "b"))
+    arrive(scheduler, pod("x", node_rules=_only("n1")))
+    # n1: 0 by affinity + 100 × 100 by the policy; n2: 2 × 100 + 0.
+    assert arrive(scheduler, pod("z", preferences=likes_b, profile=heavy)) == {"z": "n1"}
+
+
+def test_a_taint_that_is_only_a_preference_is_avoided_while_there_is_another_node() -> None:
+    soft = (Taint("spot", "", "PreferNoSchedule"),)
+    scheduler = cluster(node("n1", taints=soft), node("n2", cpu=1000))
+    assert arrive(scheduler, pod("a")) == {"a": "n2"}
+    assert arrive(scheduler, pod("b")) == {"b": "n1"}  # n2 is full
+
+
+def test_a_node_promised_to_a_preemptor_is_kept_from_equals_and_not_from_betters() -> None:
+    scheduler = cluster(node("n1", cpu=1000))
+    scheduler.handle(PodNominated(0.0, pod("preemptor", priority=5), "n1"))
+    assert arrive(scheduler, pod("equal", priority=5)) == {}
+    assert arrive(scheduler, pod("better", priority=6)) == {"better": "n1"}
+
+
+def test_a_promise_that_is_withdrawn_lets_others_in() -> None:
+    scheduler = cluster(node("n1", cpu=1000))
+    preemptor = pod("preemptor", priority=5)
+    scheduler.handle(PodNominated(0.0, preemptor, "n1"))
+    assert arrive(scheduler, pod("equal", priority=5)) == {}
+    assert bound(scheduler.handle(PodNominated(1.0, preemptor, ""))) == {"equal": "n1"}
+
+
+def test_a_promise_becomes_a_pod() -> None:
+    scheduler = cluster(node("n1", cpu=1000), node("n2", cpu=1000))
+    preemptor = pod("preemptor", priority=5)
+    scheduler.handle(PodNominated(0.0, preemptor, "n1"))
+    scheduler.handle(PodObserved(1.0, RunningPod(preemptor, "n2", ())))
+    assert arrive(scheduler, pod("next")) == {"next": "n1"}
+    validate(scheduler.ledger)
+
+
+def test_explain_says_which_rule_between_pods_keeps_the_pod_away() -> None:
+    scheduler = cluster(node("n1"), node("n2"))
+    arrive(scheduler, pod("w1", "web", relations=APART))
+    said = {verdict.node: verdict.reason for verdict in verdicts(scheduler, pod("w2", "web", relations=APART))}
+    assert said == {"n1": Reason.POD_ANTI_AFFINITY, "n2": Reason.OK}
+
+
+def test_a_transaction_that_is_undone_leaves_no_neighbour_behind() -> None:
+    scheduler = cluster(node("n1"), node("n2"))
+    arrive(scheduler, pod("seed", "web", relations=APART))
+    gang = Group("PodGroup/default/g", tuple(pod(f"g{n}", "web", relations=APART) for n in range(3)), minimum=3)
+    assert [d.placed for d in scheduler.place((gang,))] == [False] * 3
+    assert arrive(scheduler, pod("w", "web", relations=APART)) == {"w": "n2"}
+
+
+def _only(name: str) -> NodeRules:
+    return NodeRules(selector=((HOST, name),))

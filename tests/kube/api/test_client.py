@@ -215,3 +215,12 @@ async def test_requests_share_connections() -> None:
             await api.get("/version")
         await asyncio.gather(*(api.get("/version") for _ in range(3)))
         assert len({id(request.transport) for request in stub.seen[:3]}) == 1
+
+
+async def test_a_watch_ends_when_the_client_is_closed() -> None:
+    async with serving() as stub, api_of(stub) as api, api.stream(PODS, {"watch": "true"}, quiet=60) as read:
+        reading = asyncio.create_task(read())
+        await asyncio.sleep(0)
+        await api.close()
+        with pytest.raises(Unavailable, match="closed by ourselves"):
+            await reading

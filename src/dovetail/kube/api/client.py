@@ -62,6 +62,7 @@ class Api:
         self.credentials = credentials
         self._connections, self._seconds = connections, timeout
         self._opened: aiohttp.ClientSession | None = None
+        self._streams: set[aiohttp.ClientResponse] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -74,6 +75,8 @@ class Api:
     async def close(self) -> None:
         """Close all connections; watches end with Unavailable."""
         session, self._opened = self._opened, None
+        for response in self._streams:  # aiohttp would let those who read them wait for ever
+            response.content.set_exception(aiohttp.ClientConnectionError("closed by ourselves"))
         if session is not None:
             await session.close()
 
@@ -135,10 +138,12 @@ class Api:
             except BROKEN as error:
                 raise _unavailable(request, error) from error
 
+        self._streams.add(response)
         try:
             yield read
         finally:
-            response.close()
+            self._streams.discard(response)
+            _cut(response)
 
     async def _whole(self, request: Request, timeout: aiohttp.ClientTimeout | None = None) -> Json:
         """The whole answer. Grows in place, so that a long list is in memory once and not twice."""
@@ -208,6 +213,14 @@ async def _content(response: aiohttp.ClientResponse) -> Json:
     while chunk := await response.content.readany():
         whole += chunk
     return whole
+
+
+def _cut(response: aiohttp.ClientResponse) -> None:
+    """Leave an answer that has not ended. TLS would first wait for the server to say goodbye."""
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+    response.close()
 
 
 def _socket(address: tuple[Any, ...]) -> socket.socket:

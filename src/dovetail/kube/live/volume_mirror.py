@@ -1,0 +1,103 @@
+"""What the API server says of volumes → facts for the engine, and for those who wait until a claim is bound."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
+from dovetail.kube.decode import Found
+from dovetail.kube.problems import Problem, Problems
+from dovetail.kube.volume_objects import STORAGE_GROUP, VOLUME_KINDS
+from dovetail.kube.volumes import volume_fact
+from dovetail.model.volumes import Claim, Volume, VolumeFact
+
+PATHS = {  # kind -> where its objects of all namespaces are listed and watched
+    "PersistentVolumeClaim": "/api/v1/persistentvolumeclaims",
+    "PersistentVolume": "/api/v1/persistentvolumes",
+    "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
+    "CSINode": "/apis/storage.k8s.io/v1/csinodes",
+    "CSIDriver": "/apis/storage.k8s.io/v1/csidrivers",
+    "CSIStorageCapacity": "/apis/storage.k8s.io/v1/csistoragecapacities",
+    "VolumeAttachment": "/apis/storage.k8s.io/v1/volumeattachments",
+}
+TYPES: dict[str, type[Any]] = {kind: known for (_, kind), known in VOLUME_KINDS.items()}
+
+
+class Heard(NamedTuple):
+    """What is different now."""
+
+    facts: tuple[VolumeFact, ...]
+    gone: tuple[VolumeFact, ...]
+
+
+class VolumeMirror:
+    """Facts as they were last heard of."""
+
+    def __init__(self) -> None:
+        self._facts: dict[str, dict[str, VolumeFact]] = {kind: {} for kind in PATHS}  # kind -> "namespace/name" -> fact
+        self._listeners: set[asyncio.Future[None]] = set()
+        self.problems: list[Problem] = []  # not said yet; whoever says them empties it
+
+    def hear(self, kind: str, batch: Iterable[Event[Any]]) -> Heard:
+        """One batch of a reflector of that kind."""
+        facts: list[VolumeFact] = []
+        gone: list[VolumeFact] = []
+        for event in batch:
+            if isinstance(event, Changed):
+                self._set(kind, event.object, facts)
+            elif isinstance(event, Deleted):
+                self._drop(kind, f"{event.ref.namespace}/{event.ref.name}", gone)
+            elif isinstance(event, Replaced):
+                there = {f"{one.metadata.namespace}/{one.metadata.name}" for one in event.items}
+                there |= {f"{one.ref.namespace}/{one.ref.name}" for one in event.unreadable}
+                for key in [key for key in self._facts[kind] if key not in there]:
+                    self._drop(kind, key, gone)
+                for source in event.items:
+                    self._set(kind, source, facts)
+        if facts or gone:
+            self.notify()
+        return Heard(tuple(facts), tuple(gone))
+
+    def claim(self, key: str) -> Claim | None:
+        found = self._facts["PersistentVolumeClaim"].get(key)
+        return found if isinstance(found, Claim) else None
+
+    def volume(self, name: str) -> Volume | None:
+        found = self._facts["PersistentVolume"].get(f"/{name}")
+        return found if isinstance(found, Volume) else None
+
+    async def changed(self) -> None:
+        """Returns after the next change, or the next `notify`."""
+        listener: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._listeners.add(listener)
+        try:
+            await listener
+        finally:
+            self._listeners.discard(listener)
+
+    def notify(self) -> None:
+        """Something else changed that waiters look at: a pod or a node is gone."""
+        for listener in self._listeners:
+            if not listener.done():
+                listener.set_result(None)
+
+    def _set(self, kind: str, source: Any, facts: list[VolumeFact]) -> None:
+        meta, problems = source.metadata, Problems()
+        key = f"{meta.namespace}/{meta.name}"
+        where = f"{kind} {key.removeprefix('/')}"
+        fact = volume_fact(Found(where, kind, _group(kind), meta.namespace, meta.name, source), problems)
+        self.problems += problems.found()
+        if fact is not None and self._facts[kind].get(key) != fact:
+            self._facts[kind][key] = fact
+            facts.append(fact)
+
+    def _drop(self, kind: str, key: str, gone: list[VolumeFact]) -> None:
+        fact = self._facts[kind].pop(key, None)
+        if fact is not None:
+            gone.append(fact)
+
+
+def _group(kind: str) -> str:
+    return "" if kind.startswith("PersistentVolume") else STORAGE_GROUP

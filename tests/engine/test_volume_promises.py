@@ -119,7 +119,9 @@ def test_a_change_helps_those_who_wait_for_it() -> None:
     everybody = (one, made, missing, none)
     for fact, helped in (
         (claim("late"), ["missing"]),
+        (claim("late", version="2"), []),
         (volume("v"), ["one", "missing"]),
+        (volume("v", version="2"), []),
         (volume_of("w", claim("one")), ["one"]),
         (MADE, ["made"]),
         (Capacity("s", "c", "made", 1, Selector()), ["made"]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dovetail.engine.label_rows import LabelRows
 from dovetail.engine.node_rows import NodeRows
@@ -126,13 +126,15 @@ class Records:
         return search(claims, self.stock, self._making, self.labels) if claims else []
 
     def _set_claim(self, claim: Claim) -> Helps:
+        before = self.claims.get(claim.key)
         self._drop_claim(claim.key)
         self.claims[claim.key] = claim
         if claim.volume:
             self._claims_on.setdefault(claim.volume, set()).add(claim.key)
         self.stock.settle(claim)
         self.limits.note((claim.key,))
-        return Helps(claims=frozenset((claim.key,)))
+        same = before is not None and replace(before, version=claim.version) == claim
+        return NOBODY if same else Helps(claims=frozenset((claim.key,)))
 
     def _drop_claim(self, key: str) -> None:
         gone = self.claims.pop(key, None)
@@ -141,8 +143,11 @@ class Records:
             self.limits.note((key,))
 
     def _set_volume(self, volume: Volume) -> Helps:
+        before = self.stock.volumes.get(volume.name)
         self.stock.set(volume)
         self._note_volume(volume.name)
+        if before is not None and replace(before, version=volume.version) == volume:
+            return NOBODY
         claims = frozenset(self._claims_on.get(volume.name, ()))
         if volume.claim_ref is not None:
             return Helps(claims | {volume.claim_ref.key})

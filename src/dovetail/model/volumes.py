@@ -88,6 +88,13 @@ class Volume:
     leaving: bool = False
     version: str = ""
 
+    def usable_on(self, labels: Mapping[str, str]) -> bool:
+        """CheckNodeAffinity, for a node with these labels: fields are not looked at, an empty term matches nothing."""
+        return self.affinity is None or any(
+            (term.expressions or term.fields) and all(row.matches(labels) for row in term.expressions)
+            for term in self.affinity
+        )
+
     @property
     def zones(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """(label, values) of which a node must have one. `a__b` is two values; one that cannot be read is ignored."""

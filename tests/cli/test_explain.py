@@ -149,14 +149,14 @@ apiVersion: v1
 kind: Pod
 metadata: {name: fussy}
 spec:
-  topologySpreadConstraints: [{maxSkew: 1}]
+  runtimeClassName: kata
   containers: [{name: main, resources: {limits: {nvidia.com/gpumem: 1000}}}]
 """
 
 
 def test_warnings_and_errors_are_said(examples: Path, run: Run) -> None:
     result = run("explain", "fussy", "-f", "-", "-f", examples / "demo" / "cluster.yaml", stdin=BROKEN)
-    assert "warning: stdin#2 Pod default/fussy: spec: not honoured yet" in result.stderr
+    assert "warning: stdin#2 Pod default/fussy: spec.runtimeClassName" in result.stderr
     assert "error: stdin#1 Pod default/odd" in result.stderr
     assert result.exit_code == 2  # as plan has it, although this pod has its place
     assert "default/fussy: placed" in result.stdout

@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.model.device import Device
 from dovetail.model.node import Enforcer, Node, Taint
-from tests.kube.manifests import GPU, REGISTER, Object, card, node, pod, read, said
+from tests.kube.manifests import GPU, REGISTER, Object, card, node, read, said
 
 
 def only(source: Object) -> Node:
@@ -158,16 +158,6 @@ def test_a_node_that_is_not_ready_and_not_tainted_is_warned_of(status: str, tain
     taints = [{"key": taint, "effect": "NoSchedule"}] if taint else []
     given = read(node("n", spec={"taints": taints}, conditions=[{"type": "Ready", "status": status}]))
     assert bool(said(given, "warning", "status.conditions.Ready")) is warned
-
-
-def test_taints_that_only_express_a_preference_are_one_warning() -> None:
-    soft = {"spec": {"taints": [{"key": "old", "effect": "PreferNoSchedule"}]}}
-    nodes = [node(f"n{at}", **soft) for at in range(7)]
-    (warning,) = said(read(*nodes, pod("a"), pod("b")), "warning", "spec.taints")
-    assert "n0 (old:PreferNoSchedule)" in warning.message
-    assert warning.message.endswith("and 2 more")
-    assert not said(read(*nodes, pod("a", tolerations=[{"operator": "Exists"}])), "warning", "spec.taints")
-    assert not said(read(*nodes), "warning", "spec.taints")  # nobody is to be placed
 
 
 def test_a_wrong_amount_counts_as_none_and_is_named() -> None:

@@ -1,4 +1,4 @@
-"""What a pod takes from a node by Kubernetes' formula, where it may go, and what is refused or not honoured yet."""
+"""What a pod takes from a node by Kubernetes' formula, where it may go, and what is refused."""
 
 from __future__ import annotations
 
@@ -98,17 +98,3 @@ def test_claims_and_gates_are_refused_with_their_own_reasons() -> None:
     assert gated is not None
     assert gated.reason is Reason.SCHEDULING_GATED
     assert "quota.example.com/wait" in gated.message
-
-
-def test_rules_to_come_give_one_warning_that_lists_them() -> None:
-    anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "zone"}]}}
-    source = pod(
-        "p",
-        container(ports=[{"containerPort": 80, "hostPort": 80}]),
-        affinity={**anti, "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}},
-        topologySpreadConstraints=[{"maxSkew": 1}],
-        volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
-    )
-    (warning,) = said(read(source), "warning")
-    rules = "required podAntiAffinity, preferred nodeAffinity, topologySpreadConstraints, host ports, persistent volume"
-    assert rules in warning.message

@@ -21,8 +21,6 @@ from dovetail.model.node import Node
 from dovetail.model.pod import Group, Quota, RunningPod
 from dovetail.model.volumes import VolumeFact
 
-MOST_NAMED = 5  # nodes in one warning
-
 __all__ = ["ClusterInput", "InputError", "Problem", "Problems", "Settings", "load"]
 
 
@@ -53,7 +51,6 @@ def load(documents: Iterable[Document], settings: Settings, problems: Problems |
     held = [(item.running.pod.namespace, item.link) for item in bound]
     groups = groups_of(expansion.pending, held, found.of("PodGroup"), problems)
     _warn_of_substrings(expansion.pending, nodes, settings.vendors, problems)
-    _warn_of_preferences(expansion.pending, nodes, problems)
     volumes = volume_facts(found, problems)
     quotas = (quota_from(item, settings.vendors, problems) for item in found.of("ResourceQuota"))
     return ClusterInput(
@@ -113,20 +110,6 @@ def _on_known_nodes(bound: Sequence[Bound], nodes: Sequence[Node], problems: Pro
         message = f"node {printable(item.running.node)} is not in the input; the pod is left out"
         problems.warning(item.where, "spec.nodeName", message)
     return result
-
-
-def _warn_of_preferences(pending: Iterable[Pending], nodes: Sequence[Node], problems: Problems) -> None:
-    """One warning for all pods: nodes that kube-scheduler would rather not give to some of them."""
-    avoided = [(node, t) for node in nodes for t in node.taints if t.effect == "PreferNoSchedule"]
-    if not avoided:
-        return
-    tolerations = {waiting.pod.node_rules.tolerations for waiting in pending}
-    kept = {taint: any(not any(t.tolerates(taint) for t in row) for row in tolerations) for _, taint in avoided}
-    said = list(dict.fromkeys(f"{printable(node.name)} ({printable(str(t))})" for node, t in avoided if kept[t]))
-    if said:
-        more = f" and {len(said) - MOST_NAMED:,} more" if len(said) > MOST_NAMED else ""
-        message = "preferences are not honoured yet, pods are placed as if these taints were not there: "
-        problems.warning("nodes", "spec.taints", message + ", ".join(said[:MOST_NAMED]) + more)
 
 
 def _warn_of_substrings(

@@ -52,6 +52,7 @@ def node_from(found: Found, vendors: Vendors, problems: Problems) -> Node:
         taints=tuple(_taints(source.spec.taints, where, problems)),
         unschedulable=source.spec.unschedulable,
         enforcer=enforcer,
+        images={name: image.size_bytes for image in source.status.images for name in image.names},
         mig=plain.mig,
     )
 

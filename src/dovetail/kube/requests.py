@@ -14,7 +14,9 @@ from dovetail.kube.amounts import LARGEST, added, amounts, largest
 from dovetail.kube.asks import Asked, asked
 from dovetail.kube.policies import profile_of
 from dovetail.kube.problems import Problems, printable
-from dovetail.kube.rules import node_rules, not_honoured
+from dovetail.kube.relations import Whose, preferences_of, relations_of
+from dovetail.kube.resize import UNRESIZED, in_force, is_infeasible, status_of
+from dovetail.kube.rules import node_rules
 from dovetail.kube.settings import Settings
 from dovetail.kube.vendors import Vendor, Vendors
 from dovetail.model.node import CPU, MEMORY, PODS
@@ -38,6 +40,8 @@ class Template:
     name: str
     meta: objects.Meta
     spec: objects.PodSpec
+    status: objects.PodStatus = UNRESIZED
+    exists: bool = True  # a pod; else its name is that of the workload that will make it
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,12 @@ def pod_from(template: Template, settings: Settings, problems: Problems) -> Pod:
     rules, complaint = node_rules(spec, template.path, where, problems)
     if complaint:
         refusals.invalid(complaint)
-    not_honoured(spec, template.path, where, problems)
+    name = template.name if template.exists else ""
+    whose = Whose(template.namespace, template.meta.labels, name, template.path, where)
+    relations, complaint = relations_of(spec, whose, problems)
+    preferences, other_complaint = preferences_of(spec, whose, problems)
+    if complaint or other_complaint:
+        refusals.invalid(complaint or other_complaint)
     _claims_and_gates(template, refusals, problems)
     return Pod(
         namespace=template.namespace,
@@ -90,6 +99,10 @@ def pod_from(template: Template, settings: Settings, problems: Problems) -> Pod:
         priority=spec.priority or 0,
         quota_use=use,
         refusal=refusals.first,
+        labels=template.meta.labels,
+        relations=relations,
+        preferences=preferences,
+        leaving=bool(template.meta.deletion_timestamp),
     )
 
 
@@ -138,7 +151,11 @@ def _part(template: Template, given: _Given, vendors: Vendors, problems: Problem
     requests, right = amounts(where, f"{path}.resources.requests", plain, problems)
     limits, also_right = amounts(where, f"{path}.resources.limits", capped, problems)
     shares = _share_amounts(resources, vendors)
-    requests = {**limits, **requests, **shares, **cards.counts}  # requests default to limits
+    requests = {**limits, **requests}  # requests default to limits
+    if template.status is not UNRESIZED and kind is not ContainerKind.INIT:
+        now = in_force(requests, status_of(container.name, template.status), is_infeasible(template.status))
+        requests = {name: value for name, value in now.items() if not _is_device(name, vendors)}
+    requests = {**requests, **shares, **cards.counts}
     return _Part(container.name or at, kind, cards, requests, limits, right and also_right)
 
 
@@ -164,6 +181,9 @@ def _effective(
     scored = _aggregate(parts, [part.scored for part in parts])
     path = f"{template.path}.resources"
     level, right = _pod_level(spec, requests, path, template.where, problems)
+    if level:
+        now = in_force(level, template.status, is_infeasible(template.status))
+        level = {name: now.get(name, 0) for name in level}
     given = spec.resources.limits if spec.resources else {}
     top, top_right = amounts(template.where, f"{path}.limits", given, problems)
     overhead, fine = amounts(template.where, f"{template.path}.overhead", spec.overhead, problems)

@@ -1,4 +1,4 @@
-"""Where a pod may go: selector, required node affinity, tolerations, nodeName. And which rules are not honoured yet."""
+"""Where a pod may go: selector, required node affinity, tolerations, nodeName."""
 
 from __future__ import annotations
 
@@ -39,22 +39,29 @@ def _affinity(affinity: objects.Affinity | None, path: str) -> tuple[AffinityTer
     if affinity is None or affinity.node_affinity is None or affinity.node_affinity.required is None:
         return None
     path = f"{path}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-    return tuple(
-        AffinityTerm(
-            tuple(_requirements(term.match_expressions, f"{path}[{number}].matchExpressions")),
-            tuple(_requirements(term.match_fields, f"{path}[{number}].matchFields", fields=("metadata.name",))),
-        )
-        for number, term in enumerate(affinity.node_affinity.required.node_selector_terms)
+    terms = affinity.node_affinity.required.node_selector_terms
+    return tuple(affinity_term(term, f"{path}[{number}]") for number, term in enumerate(terms))
+
+
+def affinity_term(term: objects.NodeSelectorTerm, path: str) -> AffinityTerm:
+    return AffinityTerm(
+        tuple(requirements(term.match_expressions, f"{path}.matchExpressions")),
+        tuple(requirements(term.match_fields, f"{path}.matchFields", fields=("metadata.name",))),
     )
 
 
-def _requirements(given: list[objects.Requirement], path: str, fields: tuple[str, ...] = ()) -> Iterator[Requirement]:
+def requirements(
+    given: list[objects.Requirement],
+    path: str,
+    fields: tuple[str, ...] = (),
+    operators: tuple[str, ...] = OPERATORS,
+) -> Iterator[Requirement]:
     for number, row in enumerate(given):
         own = f"{path}[{number}]"
         if not row.key or (fields and row.key not in fields):
             raise RuleError(f"{own}.key", f"must be {' or '.join(fields) or 'the name of a label'}")
-        if row.operator not in OPERATORS:
-            raise RuleError(f"{own}.operator", f"{printable(row.operator)!r} is none of {', '.join(OPERATORS)}")
+        if row.operator not in operators:
+            raise RuleError(f"{own}.operator", f"{printable(row.operator)!r} is none of {', '.join(operators)}")
         if row.operator in ("In", "NotIn") and not row.values:
             raise RuleError(f"{own}.values", f"must not be empty with operator {row.operator}")
         if row.operator in ("Gt", "Lt") and not (len(row.values) == 1 and _is_integer(row.values[0])):
@@ -76,28 +83,3 @@ def _tolerations(given: list[objects.Toleration], path: str) -> Iterator[Tolerat
         if not row.key and operator != "Exists":
             raise RuleError(f"{path}[{number}].operator", "must be Exists where key is empty")
         yield Toleration(row.key, operator, row.value, row.effect)
-
-
-def not_honoured(spec: objects.PodSpec, path: str, where: str, problems: Problems) -> None:
-    """One warning per pod or workload that names the rules it has and we do not keep yet."""
-    rules = list(_rules_to_come(spec))
-    if rules:
-        problems.warning(where, path, f"not honoured yet, the pod is placed without: {', '.join(rules)}")
-
-
-def _rules_to_come(spec: objects.PodSpec) -> Iterator[str]:
-    affinity = spec.affinity or objects.Affinity()
-    for name, pods in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
-        if pods is not None and pods.required:
-            yield f"required {name}"
-        if pods is not None and pods.preferred:
-            yield f"preferred {name}"
-    if affinity.node_affinity is not None and affinity.node_affinity.preferred:
-        yield "preferred nodeAffinity"
-    if spec.topology_spread_constraints:
-        yield "topologySpreadConstraints"
-    ports = [port for c in (*spec.init_containers, *spec.containers) for port in c.ports]
-    if any(port.host_port or (spec.host_network and port.container_port) for port in ports):
-        yield "host ports"
-    if any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in spec.volumes):
-        yield "persistent volume claims"

@@ -172,7 +172,9 @@ def _pod(
     item: Found, source: objects.Pod | objects.PodTemplate, path: str, context: Context, problems: Problems
 ) -> Pod:
     admitted = context.admission.admit(source.spec, item.namespace, item.where, problems)
+    status = source.status if isinstance(source, objects.Pod) else None
     template = Template(item.where, path, item.namespace, item.name, source.metadata, admitted)
+    template = replace(template, exists=False) if status is None else replace(template, status=status)
     return pod_from(template, context.settings, problems)
 
 

@@ -66,6 +66,7 @@ class Relations:
     spread: tuple[SpreadConstraint, ...] = ()
     ports: tuple[HostPort, ...] = ()
     claims: tuple[str, ...] = ()  # names of PersistentVolumeClaims in the pod's namespace
+    ephemeral: tuple[str, ...] = ()  # those of them that are made for this pod, and go with it
 
 
 @dataclass(frozen=True, slots=True)

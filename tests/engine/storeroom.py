@@ -48,8 +48,9 @@ def only_on(label: str, *values: str) -> tuple[AffinityTerm, ...]:
     return (AffinityTerm((Requirement(label, "In", values),)),)
 
 
-def pod(name: str, *claims: str, **facts: Any) -> Pod:
-    return builders.pod(name, relations=Relations(claims=claims), **facts)
+def pod(name: str, *claims: str, made: tuple[str, ...] = (), **facts: Any) -> Pod:
+    """A pod with these claims, and with some that are `made` for it."""
+    return builders.pod(name, relations=Relations(claims=(*claims, *made), ephemeral=made), **facts)
 
 
 class Storeroom:

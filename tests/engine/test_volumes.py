@@ -81,11 +81,25 @@ def test_a_claim_for_many_pods_is_used_by_many() -> None:
     assert room.says(pod("second", "data")) == {"a": ""}
 
 
-def test_a_claim_made_for_one_pod_is_not_anothers() -> None:
-    own = bound("web-cache", owner="uid-web")
+def test_a_claim_made_for_a_pod_belongs_to_it() -> None:
+    own = bound("web-cache", owner="uid-web", access_modes=("ReadWriteOncePod",))
     room = Storeroom(own, volume_of("v", own), a={})
+    web = pod("web", made=("web-cache",))
+    assert room.says(web) == {"a": ""}
+    assert room.says(pod("web", made=("web-cache",), uid="uid-of-a-later-pod-of-that-name")) == "CLAIM_MISSING"
+    room.runs(web, "a")
+    assert room.says(pod("thief", "web-cache")) == {"a": ""}  # kube-scheduler does not count the pod it was made for
+    room.now(bound("web-cache", access_modes=("ReadWriteOncePod",)))
+    assert room.says(web) == "CLAIM_MISSING"  # somebody's claim that happens to have the name
     assert room.says(pod("web", "web-cache")) == {"a": ""}
-    assert room.says(pod("web", "web-cache", uid="uid-of-a-later-pod-of-that-name")) == "CLAIM_MISSING"
+
+
+def test_a_claim_for_one_pod_is_free_when_its_pods_node_is_gone() -> None:
+    mine = bound(access_modes=("ReadWriteOncePod",))
+    room = Storeroom(mine, volume_of("v", mine), a={}, b={})
+    room.runs(pod("first", "data"), "a")
+    room.ledger.remove_node("a")
+    assert room.volumes.refusal(pod("second", "data")) is None
 
 
 # ---- bound volumes ----------------------------------------------------------------------------------------------
@@ -153,7 +167,8 @@ def test_the_old_zone_label_of_a_node_is_not_the_new_one_of_a_volume() -> None:
 def test_zones_are_not_asked_of_a_claim_that_was_made_for_the_pod() -> None:
     own = bound("web-cache", owner="uid-web")
     room = Storeroom(own, volume_of("v", own, labels={ZONE: "x"}), a={ZONE: "y"})
-    assert room.says(pod("web", "web-cache")) == {"a": ""}
+    assert room.says(pod("web", made=("web-cache",))) == {"a": ""}
+    assert room.says(pod("web", "web-cache")) == {"a": "VOLUME_ZONE"}
 
 
 # ---- attach limits ----------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ class Volumes:
         if choices:
             self.assume(choices)
             self._promised[pod.uid] = choices
-        for key in keys:
+        for key in _named(pod):
             self._users.setdefault(key, {})[pod.uid] = row
         self._records.limits.came(keys, row)
 
@@ -81,13 +81,12 @@ class Volumes:
         """Whatever was promised to it is free again."""
         if not pod.relations.claims:
             return
-        keys = claim_keys(pod)
-        for key in keys:
+        for key in _named(pod):
             users = self._users.get(key, {})
             users.pop(pod.uid, None)
             if not users:
                 self._users.pop(key, None)
-        self._records.limits.left(keys, row)
+        self._records.limits.left(claim_keys(pod), row)
         self.forget(self._promised.pop(pod.uid, ()))
 
     def take(self, pod: Pod, node: str) -> tuple[VolumeChoice, ...]:
@@ -105,7 +104,7 @@ class Volumes:
             reason = self._claim_refusal(pod, self._records.claims.get(key))
             if reason is not None:
                 return reason
-        return Reason.CLAIM_IN_USE if any(self._in_use(pod, claim) for claim in self._known(pod)) else None
+        return Reason.CLAIM_IN_USE if any(map(self._in_use, _named(pod))) else None
 
     def refusals(self, pod: Pod) -> Bytes:
         """[row]: 0, or the first rule that the node breaks, in kube-scheduler's order of plugins."""
@@ -118,7 +117,7 @@ class Volumes:
         for one in self._search(pod):
             _mark(found, Reason.VOLUME_NONE, ~one.satisfied)
         for claim, volume in bound:
-            if claim.owner != pod.uid:
+            if claim.name not in pod.relations.ephemeral:
                 _mark(found, Reason.VOLUME_ZONE, self._in_other_zones(volume))
         return found
 
@@ -158,19 +157,18 @@ class Volumes:
         return [claim for key in claim_keys(pod) if (claim := self.claim(key)) is not None]
 
     def _claim_refusal(self, pod: Pod, claim: Claim | None) -> Reason | None:
-        if claim is None or _is_anothers(claim, pod):
-            return Reason.CLAIM_MISSING
+        if claim is None or (claim.name in pod.relations.ephemeral and claim.owner != pod.uid):
+            return Reason.CLAIM_MISSING  # one that was made for another pod, or for none, is not the pod's own
         if claim.lost or claim.leaving:
             return Reason.CLAIM_UNBOUND
         there = self.volume(claim.volume) is not None if claim.bound else self._records.waits(claim)
         return None if there else Reason.CLAIM_UNBOUND
 
-    def _in_use(self, pod: Pod, claim: Claim) -> bool:
-        """kube-scheduler looks at claims that pods name, not at those made for one pod, and only on nodes it knows."""
-        if ONE_POD not in claim.access_modes or claim.owner == pod.uid:
-            return False
-        users = self._users.get(claim.key, {})
-        return any(uid != claim.owner and self._ledger.is_active(row) for uid, row in users.items())
+    def _in_use(self, key: str) -> bool:
+        """For one pod at a time, and another has it. As kube-scheduler: on nodes that are there."""
+        claim = self._records.claims[key]
+        rows = self._users.get(key, {}).values() if ONE_POD in claim.access_modes else ()
+        return any(map(self._ledger.is_active, rows))
 
     def _search(self, pod: Pod) -> list[Found]:
         """Kept until something changes: a decision asks several times."""
@@ -211,9 +209,9 @@ def claim_keys(pod: Pod) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{pod.namespace}/{name}" for name in pod.relations.claims))
 
 
-def _is_anothers(claim: Claim, pod: Pod) -> bool:
-    """It has the name of a claim made for this pod, but was made for another one, perhaps of the same name before."""
-    return claim.owner not in ("", pod.uid) and claim.name.startswith(f"{pod.name}-")
+def _named(pod: Pod) -> list[str]:
+    """Keys of the claims that the pod names, without those that are made for it."""
+    return [f"{pod.namespace}/{name}" for name in pod.relations.claims if name not in pod.relations.ephemeral]
 
 
 def _mark(found: Bytes, reason: Reason, rows: Bools) -> None:

@@ -224,3 +224,12 @@ async def test_a_watch_ends_when_the_client_is_closed() -> None:
         await api.close()
         with pytest.raises(Unavailable, match="closed by ourselves"):
             await reading
+
+
+async def test_through_a_proxy() -> None:
+    """The stub is the proxy: what is asked of it names the server in full."""
+    async with serving() as stub:
+        connection = Connection("http://api.example.com", "a test", proxy=stub.url)
+        async with Api(Credentials(connection)) as api:
+            await api.get("/version")
+        assert stub.seen[0].headers["Host"] == "api.example.com"

@@ -99,9 +99,10 @@ def test_everything_else_a_cluster_says(tmp_path: Path) -> None:
 
 
 def test_acting_as_somebody_else(tmp_path: Path) -> None:
-    user = {"token": SECRET, "as": "jane", "as-groups": ["dev", "ops"], "as-uid": "7"}
+    user = {"token": SECRET, "as": "jane", "as-groups": ["dev", "ops"], "as-uid": "7", "as-user-extra": {"a/b": ["x"]}}
     found = from_files([write(tmp_path / "config", config(user=user))])
     assert sorted(found.headers) == [
+        ("Impersonate-Extra-a%2Fb", "x"),
         ("Impersonate-Group", "dev"),
         ("Impersonate-Group", "ops"),
         ("Impersonate-Uid", "7"),
@@ -202,3 +203,35 @@ def test_a_context_that_is_asked_for_wins_over_the_pod(tmp_path: Path) -> None:
 def test_the_home_folder_comes_last(tmp_path: Path) -> None:
     write(tmp_path / ".kube" / "config", config())
     assert find({}, home=tmp_path, service_account=tmp_path).server == "https://one:6443"
+
+
+@pytest.mark.parametrize(
+    ("server", "exempt", "proxied"),
+    [
+        ("https://api.example.com:6443", "", True),
+        ("https://api.example.com:6443", "example.com", False),
+        ("https://api.example.com:6443", ".example.com", False),
+        ("https://example.com:6443", ".example.com", True),
+        ("https://notexample.com:6443", "example.com", True),
+        ("https://api.example.com:6443", "other.org, *.example.com", False),
+        ("https://api.example.com:6443", "api.example.com:443", True),
+        ("https://api.example.com:6443", "api.example.com:6443", False),
+        ("https://10.1.2.3:6443", "10.0.0.0/8", False),
+        ("https://10.1.2.3:6443", "192.168.0.0/16,10.1.2.3", False),
+        ("https://10.1.2.3:6443", "10.1.2.4,nonsense/99", True),
+        ("https://[fd00::1]:6443", "fd00::/8", False),
+        ("https://10.1.2.3:6443", "*", False),
+        ("https://127.0.0.1:6443", "", False),
+        ("https://localhost:6443", "", False),
+        ("http://api.example.com", "", False),  # HTTP_PROXY is not set
+    ],
+)
+def test_a_proxy_of_the_environment(tmp_path: Path, server: str, exempt: str, proxied: bool) -> None:
+    path = write(tmp_path / "config", config(server=server))
+    environ = {"https_proxy": "proxy:3128", "NO_PROXY": exempt}
+    assert find(environ, kubeconfig=path).proxy == ("http://proxy:3128" if proxied else None)
+
+
+def test_the_proxy_in_the_file_wins(tmp_path: Path) -> None:
+    path = write(tmp_path / "config", config(**{"proxy-url": "http://mine:1"}))
+    assert find({"HTTPS_PROXY": "http://other:2"}, kubeconfig=path).proxy == "http://mine:1"

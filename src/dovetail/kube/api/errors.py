@@ -83,6 +83,10 @@ class Permission:
     namespace: str | None  # None = cluster scope
 
     def __str__(self) -> str:
+        if self.user == "system:anonymous":
+            return (
+                f"the server does not know who we are (may not {self.verb} {self.resource}): no credentials were sent"
+            )
         scope = f'a Role in namespace "{self.namespace}"' if self.namespace else "a ClusterRole"
         return (
             f'user "{self.user}" lacks verb "{self.verb}" on resource "{self.resource}" in API group "{self.group}": '

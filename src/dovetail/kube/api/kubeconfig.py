@@ -9,13 +9,15 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 import yaml
 
+from dovetail.kube.api.proxy import proxy_for
 from dovetail.kube.problems import printable
 from dovetail.kube.yaml_text import TextError, documents
 
@@ -71,6 +73,7 @@ class User(Kebab, frozen=True):
     impersonate: str | None = msgspec.field(name="as", default=None)
     impersonate_uid: str | None = msgspec.field(name="as-uid", default=None)
     impersonate_groups: list[str] | None = msgspec.field(name="as-groups", default=None)
+    impersonate_extra: dict[str, list[str]] | None = msgspec.field(name="as-user-extra", default=None)
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -148,8 +151,15 @@ def find(
 ) -> Connection:
     """The connection to use: the file given, else $KUBECONFIG, else the pod's service account, else ~/.kube/config.
 
-    A context that is asked for is looked for in files only.
+    A context that is asked for is looked for in files only. Proxies of the environment hold where no file names one.
     """
+    found = _find(environ, kubeconfig, context, home or Path.home(), service_account)
+    return found if found.proxy else replace(found, proxy=proxy_for(found.server, environ))
+
+
+def _find(
+    environ: Mapping[str, str], kubeconfig: Path | None, context: str | None, home: Path, service_account: Path
+) -> Connection:
     if kubeconfig is not None:
         return from_files([kubeconfig], context)
     if environ.get("KUBECONFIG"):
@@ -160,7 +170,7 @@ def find(
         return from_files(there, context)
     if context is None and environ.get("KUBERNETES_SERVICE_HOST") and (service_account / "token").exists():
         return from_service_account(environ, service_account)
-    default = (home or Path.home()) / ".kube" / "config"
+    default = home / ".kube" / "config"
     if not default.exists():
         raise ConfigError(
             f"no cluster found: {default} does not exist, KUBECONFIG is not set, and this is no pod with a service "
@@ -292,6 +302,8 @@ def _impersonation(who: User) -> tuple[tuple[str, str], ...]:
         headers.append(("Impersonate-User", who.impersonate))
     if who.impersonate_uid:
         headers.append(("Impersonate-Uid", who.impersonate_uid))
+    for key, values in (who.impersonate_extra or {}).items():
+        headers += [(f"Impersonate-Extra-{quote(key, safe='')}", value) for value in values]
     return tuple(headers)
 
 

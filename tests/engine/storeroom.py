@@ -70,9 +70,14 @@ class Storeroom:
     def now(self, *facts: VolumeFact) -> None:
         self.volumes.change(facts)
 
-    def runs(self, one: Pod, node: str) -> tuple[VolumeChoice, ...]:
-        """The pod holds the node from now on; what it was promised there."""
+    def runs(self, one: Pod, node: str) -> None:
+        """The pod runs there, whoever placed it."""
         self.volumes.came(one, self.ledger.row_of[node])
+
+    def places(self, one: Pod, node: str) -> tuple[VolumeChoice, ...]:
+        """We put the pod there; what it was promised."""
+        self.volumes.promise(one, self.ledger.row_of[node])
+        self.runs(one, node)
         return self.volumes.take(one, node)
 
     def ends(self, one: Pod, node: str) -> None:

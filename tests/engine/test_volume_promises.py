@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.engine.volume_records import ANYONE, NOBODY, Helps
+from dovetail.model.events import Bind, GroupArrived, PodGone, Wait
 from dovetail.model.pod import Pod
 from dovetail.model.relations import Selector
 from dovetail.model.rules import AffinityTerm, Requirement
@@ -20,6 +21,7 @@ from dovetail.model.volumes import (
     Volume,
     VolumeFact,
 )
+from tests import builders
 from tests.engine.storeroom import GIB, HOST, LOCAL, MADE, Storeroom, bound, claim, pod, volume, volume_of
 from tests.engine.volumes_by_definition import find_pod_volumes
 
@@ -29,8 +31,8 @@ from tests.engine.volumes_by_definition import find_pod_volumes
 def test_a_volume_is_promised_once() -> None:
     room = Storeroom(LOCAL, claim("one"), claim("two"), volume("v", 10, "a"), volume("w", 20, "a"), a={})
     first, second = pod("first", "one"), pod("second", "two")
-    assert [choice.volume for choice in room.runs(first, "a")] == ["v"]
-    assert [choice.volume for choice in room.runs(second, "a")] == ["w"]
+    assert [choice.volume for choice in room.places(first, "a")] == ["v"]
+    assert [choice.volume for choice in room.places(second, "a")] == ["w"]
     room.ends(first, "a")
     assert room.takes(pod("third", "two"), "a") == [("default/two", "w")]  # still promised to its claim
     assert room.takes(pod("fourth", "one"), "a") == [("default/one", "v")]
@@ -39,7 +41,7 @@ def test_a_volume_is_promised_once() -> None:
 def test_pods_that_share_a_claim_share_its_promise() -> None:
     room = Storeroom(LOCAL, MADE, claim("one"), claim("made", "made"), volume("v", 10, "a"), a={}, b={})
     first, second = pod("first", "one", "made"), pod("second", "one", "made")
-    assert room.runs(first, "a") == room.runs(second, "a")
+    assert room.places(first, "a") == room.places(second, "a")
     assert room.says(pod("third", "made")) == {"a": "", "b": "VOLUME_NONE"}  # it is being made for a
     room.ends(first, "a")
     assert room.says(pod("third", "made")) == {"a": "", "b": "VOLUME_NONE"}
@@ -50,7 +52,7 @@ def test_pods_that_share_a_claim_share_its_promise() -> None:
 def test_a_promise_that_became_true_is_not_taken_back() -> None:
     room = Storeroom(LOCAL, MADE, claim("one"), claim("made", "made"), volume("v", 10), a={}, b={})
     first = pod("first", "one", "made")
-    room.runs(first, "a")
+    room.places(first, "a")
     room.now(volume("v", 10, claim_ref=ClaimRef("default", "one", "uid-one")), claim("made", "made", selected_node="a"))
     room.ends(first, "a")
     assert room.says(pod("third", "made")) == {"a": "", "b": "VOLUME_NONE"}
@@ -60,21 +62,21 @@ def test_a_promise_that_became_true_is_not_taken_back() -> None:
 
 def test_a_change_of_a_promised_volume_that_says_nothing_of_claims_keeps_the_promise() -> None:
     room = Storeroom(LOCAL, claim("one"), claim("two"), volume("v", 10), a={})
-    room.runs(pod("first", "one"), "a")
+    room.places(pod("first", "one"), "a")
     room.now(volume("v", 10, labels={"seen": "yes"}))
     assert room.says(pod("second", "two")) == {"a": "VOLUME_NONE"}
 
 
 def test_a_claim_that_got_another_volume_gives_its_promise_back() -> None:
     room = Storeroom(LOCAL, claim("one"), claim("two"), volume("v", 10), volume("w", 20), a={})
-    room.runs(pod("first", "one"), "a")
+    room.places(pod("first", "one"), "a")
     room.now(volume_of("w", claim("one")), bound("one", "w"))
     assert room.takes(pod("second", "two"), "a") == [("default/two", "v")]
 
 
 def test_an_undone_transaction_takes_its_promises_back() -> None:
     room = Storeroom(LOCAL, claim("one"), claim("two"), volume("v", 10), volume("w", 20), a={})
-    room.runs(pod("first", "one"), "a")
+    room.places(pod("first", "one"), "a")
     with room.ledger.transaction():
         room.volumes.assume(room.volumes.choice(pod("second", "two"), "a"))
         room.now(claim("three"))
@@ -82,28 +84,36 @@ def test_an_undone_transaction_takes_its_promises_back() -> None:
     assert room.takes(pod("third", "three"), "a") == [("default/three", "w")]
 
 
-def test_pods_placed_and_released_in_an_undone_transaction_are_as_if_nothing_happened() -> None:
-    room = Storeroom(LOCAL, claim("one"), claim("two"), volume("v", 10), volume("w", 20), a={})
-    room.ledger.witnesses.append(room.volumes)
-    first, second = pod("first", "one"), pod("second", "two")
-    room.ledger.book_observed(first, "a", (), assumed=False)
-    promised = room.volumes.take(first, "a")
-    with room.ledger.transaction():
-        room.ledger.release(first.uid)
-        room.ledger.book_observed(second, "a", (), assumed=False)
-        assert [choice.volume for choice in room.volumes.take(second, "a")] == ["v"]
-    assert room.volumes.take(first, "a") == promised
-    assert room.volumes.take(second, "a") == ()
-    assert room.takes(second, "a") == [("default/two", "w")]
-    room.ledger.release(first.uid)
-    assert room.takes(second, "a") == [("default/two", "v")]
+def test_pods_that_the_scheduler_places_are_promised_their_volumes() -> None:
+    scheduler = builders.cluster(builders.node("a"))
+    volumes = scheduler.related.volumes
+    volumes.change([LOCAL, claim("one"), claim("two"), volume("v", 10), volume("w", 20)])
+    gang = builders.group(pod("first", "one"), pod("second", "two"))
+    first, second = scheduler.handle(GroupArrived(0.0, gang))
+    assert isinstance(first, Bind)
+    assert isinstance(second, Bind)
+    assert [choice.volume for bind in (first, second) for choice in bind.volumes] == ["v", "w"]
+    scheduler.handle(PodGone(1.0, first.pod.uid))
+    assert [choice.volume for choice in volumes.choice(pod("third", "one"), "a")] == ["v"]
+    assert [choice.volume for choice in volumes.choice(pod("fourth", "two"), "a")] == ["w"]
 
 
-def test_a_running_pod_whose_claims_are_not_known_yet_is_promised_nothing() -> None:
-    room = Storeroom(LOCAL, volume("v", 10), a={})
-    assert room.runs(pod("first", "one"), "a") == ()
-    room.now(claim("one"))
-    assert room.takes(pod("second", "one"), "a") == [("default/one", "v")]
+def test_a_gang_that_finds_too_few_volumes_is_promised_none() -> None:
+    scheduler = builders.cluster(builders.node("a"))
+    scheduler.related.volumes.change([LOCAL, claim("one"), claim("two"), volume("v", 10)])
+    effects = scheduler.handle(GroupArrived(0.0, builders.group(pod("first", "one"), pod("second", "two"))))
+    assert all(isinstance(effect, Wait) for effect in effects)
+    (bind,) = scheduler.handle(GroupArrived(1.0, builders.group(pod("third", "two"))))
+    assert isinstance(bind, Bind)
+    assert [choice.volume for choice in bind.volumes] == ["v"]
+
+
+def test_a_pod_that_runs_already_is_promised_nothing() -> None:
+    """Somebody else put it there, and kube-scheduler takes no volume for it either."""
+    room = Storeroom(LOCAL, claim("one"), claim("two"), volume("v", 10), a={})
+    room.runs(pod("first", "one"), "a")
+    assert room.volumes.take(pod("first", "one"), "a") == ()
+    assert room.takes(pod("second", "two"), "a") == [("default/two", "v")]
 
 
 # ---- whom a change helps ----------------------------------------------------------------------------------------
@@ -247,7 +257,7 @@ def test_no_volume_is_ever_promised_to_two_claims(
         one = pod(f"p{number}", *{f"c{number % 4}", f"c{number // 2}"})
         said = room.says(one)
         if what == "comes" and one.name not in running and isinstance(said, dict) and not said[node]:
-            room.runs(one, node)
+            room.places(one, node)
             running[one.name] = (one, node)
         elif what == "leaves" and one.name in running:
             room.ends(*running.pop(one.name))

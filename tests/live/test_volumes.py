@@ -109,7 +109,7 @@ class Cluster:
         one = pod(name, *claims)
         await self.until(lambda: isinstance(said := self.room.says(one), dict) and not said[node])
         self.pods.add(one.uid)
-        return Task(one.uid, node, self.room.runs(one, node))
+        return Task(one.uid, node, self.room.places(one, node))
 
     async def binds(self, task: Task, timeout: float = 60.0) -> NotBound | None:
         return await bind_volumes(task, self.api, self, timeout)

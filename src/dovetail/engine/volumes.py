@@ -65,17 +65,14 @@ class Volumes:
     # ---- who uses what ------------------------------------------------------------------------------------------
 
     def came(self, pod: Pod, row: int) -> None:
-        """The pod holds the row; what it needs of volumes there is promised to it."""
+        """The pod holds the row. What it needs of volumes there is promised to it, unless it runs there already."""
         if not pod.relations.claims:
             return
-        keys = claim_keys(pod)
-        choices = tuple(self._choice(one, row) for one in self._search(pod) if one.satisfied[row])
-        if choices:
-            self.assume(choices)
-            self._promised[pod.uid] = choices
+        if self._ledger.is_reserved(pod.uid):
+            self.promise(pod, row)
         for key in _named(pod):
             self._users.setdefault(key, {})[pod.uid] = row
-        self._records.limits.came(keys, row)
+        self._records.limits.came(claim_keys(pod), row)
 
     def left(self, pod: Pod, row: int) -> None:
         """Whatever was promised to it is free again."""
@@ -88,6 +85,13 @@ class Volumes:
                 self._users.pop(key, None)
         self._records.limits.left(claim_keys(pod), row)
         self.forget(self._promised.pop(pod.uid, ()))
+
+    def promise(self, pod: Pod, row: int) -> None:
+        """Nobody else gets what the pod's unbound claims get on the row, until the pod leaves or it is true."""
+        choices = tuple(self._choice(one, row) for one in self._search(pod) if one.satisfied[row])
+        if choices:
+            self.assume(choices)
+            self._promised[pod.uid] = choices
 
     def take(self, pod: Pod, node: str) -> tuple[VolumeChoice, ...]:
         """What was promised to the pod when it came to the node: to be done before the pod is bound."""

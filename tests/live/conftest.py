@@ -18,6 +18,14 @@ REQUIRED = "DOVETAIL_REQUIRE_LIVE"  # "1" where a control plane must be there: i
 BESIDES = ("kwok", "kube-scheduler", "kube-controller-manager")  # what a test starts for itself
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever needs the control plane waits seconds for it: `make test-fast` leaves it out."""
+    for item in items:
+        if "control_plane" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[ControlPlane]:
     """etcd and the API server, with whatever earlier tests left in them; most tests want `plane`."""

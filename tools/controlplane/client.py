@@ -163,9 +163,8 @@ class Client:
         finally:
             connection.close()
 
-    def wait_until(
-        self, true: Callable[[], Result | Literal[False] | None], what: str = "", seconds: float = 60.0
-    ) -> Result:
+    @staticmethod
+    def wait_until(true: Callable[[], Result | Literal[False] | None], what: str = "", seconds: float = 60.0) -> Result:
         """What `true()` returns as soon as that is something; raises when `seconds` have passed."""
         deadline = time.monotonic() + seconds
         while not (result := true()):

@@ -71,7 +71,6 @@ async def test_a_dropped_connection_goes_on_from_the_last_version() -> None:
         async with reflecting(stub) as (reflector, consumer):
             await consumer.until(lambda: consumer.names == ["a", "b", "c"])
             assert reflector.health().lists == 1
-            assert reflector.health().failures == 0  # forgotten, as it goes on
             assert "the connection broke" in reflector.health().error
         assert [asked["resourceVersion"] for asked in stub.asked(watch=True)] == ["10", "11"]
 
@@ -100,11 +99,36 @@ async def test_a_watch_that_ends_in_good_order_is_followed_by_the_next_one() -> 
 
 async def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
     async with serving() as stub:
-        stub.watches = [streams(), streams(), streams(), streams(added(pod("a", 5)), hangs)]
+        stub.watches = [streams(), streams(bookmark(4)), streams(), streams(added(pod("a", 5)), hangs)]
         clock = Clock()
         async with reflecting(stub, clock, Pace(backoff=Backoff(first=0.2))) as (_, consumer):
             await consumer.until(lambda: consumer.names == ["a"])
         assert clock.slept == [0.1, 0.2, 0.4]  # 0.2, 0.4, 0.8 with dice at 0: the lower end, half
+
+
+async def test_troubles_are_forgotten_once_a_watch_lives() -> None:
+    clock = Clock()
+
+    async def a_while(*_: object) -> None:
+        clock.at += 2
+
+    async with serving() as stub:
+        stub.watches = [streams(drops), streams(drops), streams(a_while, added(pod("a", 5)), hangs)]
+        async with reflecting(stub, clock) as (reflector, consumer):
+            await consumer.until(lambda: consumer.names == ["a"])
+            await asyncio.sleep(0)
+            assert reflector.health().failures == 0
+            assert reflector.health().error  # but it is told
+
+
+async def test_a_server_that_breaks_every_watch_after_an_event_is_not_hammered_with_lists() -> None:
+    oops = event("ERROR", failure(500))
+    async with serving() as stub:
+        stub.watches = [streams(added(pod("x", 5)), oops)] * 3 + [streams(added(pod("a", 5)), hangs)]
+        clock = Clock()
+        async with reflecting(stub, clock, Pace(backoff=Backoff(first=0.2))) as (_, consumer):
+            await consumer.until(lambda: consumer.names == ["a"])
+        assert clock.slept == [0.1, 0.2, 0.4]
 
 
 async def test_too_old_a_version_lists_again_and_what_is_gone_is_gone() -> None:

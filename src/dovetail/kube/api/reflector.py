@@ -22,7 +22,7 @@ from dovetail.kube.api.watch import Event, Garbled, Heard, Lines, NotServed, Rep
 T = TypeVar("T")
 Batch = list[Event[T]]
 Deliver = Callable[[Batch[T]], Awaitable[None] | None]
-SHORT = 1.0  # seconds; a watch that ends sooner and said nothing is a failure
+SHORT = 1.0  # seconds; a watch that ends sooner is a failure, whatever it said
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Reflector(Generic[T]):
         self._must_list, self._newest = True, False
         self._synced = asyncio.Event()
         self._served, self._connected = True, False
-        self._heard_at = world.now()
+        self._heard_at = self._began = world.now()
         self._failures = self._lists = 0
         self._error = ""
         self._garbled_at: str | None = None
@@ -157,7 +157,7 @@ class Reflector(Generic[T]):
 
     async def _watch(self) -> None:
         """Changes since the last version, until the server ends the watch in good order."""
-        began, seconds = self._world.now(), self._pace.watch * (1 + self._world.chance())
+        self._began, seconds = self._world.now(), self._pace.watch * (1 + self._world.chance())
         params = {
             **self._params,
             "watch": "true",
@@ -165,7 +165,7 @@ class Reflector(Generic[T]):
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(max(1, int(seconds))),
         }
-        lines, spoke = Lines(), False
+        lines = Lines()
         async with self._api.stream(self.path, params, quiet=min(self._pace.quiet, seconds + 15)) as read:
             self._connected, self._heard_at = True, self._world.now()
             try:
@@ -173,11 +173,10 @@ class Reflector(Generic[T]):
                     self._heard_at = self._world.now()
                     whole = lines.feed(chunk)
                     if whole:
-                        spoke = True
                         await self._take(self._watching.read(whole))
             finally:
                 self._connected = False
-        if not spoke and self._world.now() - began < SHORT:
+        if self._is_young():
             raise _Again("the server ended the watch at once")
         self._failures = 0
 
@@ -185,7 +184,9 @@ class Reflector(Generic[T]):
         if heard.events:
             await self._hand_over(heard.events)
         if heard.version:
-            self.version, self._failures, self._garbled_at = heard.version, 0, None
+            self.version, self._garbled_at = heard.version, None
+            if not self._is_young():
+                self._failures = 0
         if heard.error is not None:
             self._must_list = True
             raise _Again(f"the server ended the watch: {heard.error.code} {heard.error.reason}: {heard.error.message}")
@@ -194,6 +195,10 @@ class Reflector(Generic[T]):
             self._must_list = self._garbled_at == self.version
             self._garbled_at = self.version
             raise _Again(heard.garbled)
+
+    def _is_young(self) -> bool:
+        """Watches that die young say nothing of the server's health: while they do, waits grow."""
+        return self._world.now() - self._began < SHORT
 
     async def _hand_over(self, batch: Batch[T]) -> None:
         waiting = self._deliver(batch)

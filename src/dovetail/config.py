@@ -20,6 +20,25 @@ class ConfigError(Exception):
     """The file cannot be used; the text names the file and the key."""
 
 
+class PreferenceWeights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """How much Kubernetes' preferences count beside each other; kube-scheduler's by default."""
+
+    taints: int = 3
+    node_affinity: int = 2
+    spread: int = 2
+    pod_affinity: int = 2
+    images: int = 1
+
+
+class SchedulerProfile(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """How pods of one schedulerName are placed, where they say nothing themselves."""
+
+    node_policy: str | None = None
+    gpu_policy: str | None = None
+    preference_weights: PreferenceWeights = PreferenceWeights()
+    policy_weight: int = 0  # 0: preferences first, the policy decides among the best; else the policy is one of them
+
+
 class Config(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """What the file may say. Everything but its type has a default."""
 
@@ -28,6 +47,7 @@ class Config(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
     node_policy: str | None = None
     gpu_policy: str | None = None
     policy_arguments: dict[str, dict[str, Any]] = {}  # policy name -> its arguments
+    schedulers: dict[str, SchedulerProfile] = {}  # schedulerName -> profile, for `dovetail scheduler`
     device_config: str | None = None  # HAMi's device-config.yaml, relative to this file
 
 

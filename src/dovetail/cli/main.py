@@ -21,6 +21,7 @@ from dovetail.cli.generate import generate
 from dovetail.cli.plan import plan
 from dovetail.cli.policies import policies
 from dovetail.cli.replay import replay
+from dovetail.cli.scheduler import scheduler
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -50,7 +51,7 @@ def cli(debug: bool) -> None:
     """
 
 
-for command in (demo, plan, explain, replay, compare, generate, policies, completion):
+for command in (demo, plan, explain, scheduler, replay, compare, generate, policies, completion):
     cli.add_command(command)
 
 

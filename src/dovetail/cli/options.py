@@ -38,7 +38,7 @@ def _set_color(context: click.Context, _parameter: click.Parameter, value: str) 
         context.color = value == "always"
 
 
-def _complete_policy(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_policy(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
     table = NODE_POLICIES if parameter.name == "node_policy" else DEVICE_POLICIES
@@ -91,13 +91,13 @@ _CLUSTER_OPTIONS = (
     click.option(
         "--node-policy",
         metavar="POLICY",
-        shell_complete=_complete_policy,
+        shell_complete=complete_policy,
         help="Node policy of pods that name none (default: binpack). See `dovetail policies`.",
     ),
     click.option(
         "--gpu-policy",
         metavar="POLICY[,POLICY]",
-        shell_complete=_complete_policy,
+        shell_complete=complete_policy,
         help="GPU policy, or chain of them, of pods that name none (default: spread).",
     ),
     click.option(

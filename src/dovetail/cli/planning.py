@@ -7,29 +7,25 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import IO
 
-from dovetail import config as configuration
 from dovetail import kernel_cache
 from dovetail.cli.errors import ALL_PLACED, BAD_INPUT, SOMETHING_PENDING, Refused
 from dovetail.cli.gangs import Gathering, gathered, incomplete, is_gang, waiting
 from dovetail.cli.options import Asked
+from dovetail.cli.settings import settle, with_vendors
 from dovetail.engine.explain import Verdict, verdicts
 from dovetail.engine.scheduler import COMPILE_FROM, Scheduler
 from dovetail.engine.usage import NodeUse, usage
 from dovetail.kube import cluster, documents
 from dovetail.kube.cluster import ClusterInput
-from dovetail.kube.device_config import read_device_config
-from dovetail.kube.policies import PolicyError, not_used, parse_device_policy, parse_node_policy
 from dovetail.kube.problems import InputError, Problem, Problems
-from dovetail.kube.settings import Settings
 from dovetail.model.decision import Decision
 from dovetail.model.events import Effect, NodeChanged, PodObserved, Warn
 from dovetail.model.node import Node
-from dovetail.model.pod import DEFAULT_PROFILE, Group, Pod, Profile
+from dovetail.model.pod import Group, Pod, Profile
 from dovetail.model.reason import POD_LEVEL, Reason, sentence
-from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
+from dovetail.policies.table import NODE_POLICIES
 
 Lack = tuple[tuple[Verdict, ...], Gathering | None]
 
@@ -92,9 +88,9 @@ def of_severity(problems: Sequence[Problem], severity: str) -> list[str]:
 def read(asked: Asked, stdin: IO[bytes] | None = None) -> Case:
     """Reads all that was named on the command line; raises Refused with every complaint at once."""
     problems = Problems()
-    config, settings = _settle(asked, problems)
+    config, settings = settle(asked, problems)
     try:
-        settings = _with_vendors(settings, asked.device_config or config.device_config, problems)
+        settings = with_vendors(settings, asked.device_config or config.device_config, problems)
         found = documents.read(asked.filenames, problems, stdin or sys.stdin.buffer)
         if not found:
             problems.stop_if_fatal()
@@ -256,44 +252,6 @@ def _shape(pod: Pod) -> object:
     scored = (pod.scored_cpu_milli, pod.scored_memory)
     rules = (pod.containers, pod.device_rules, pod.node_rules, pod.profile)
     return pod.namespace, pod.owner, resources, quota, scored, rules
-
-
-def _settle(asked: Asked, problems: Problems) -> tuple[configuration.Config, Settings]:
-    """Command line before configuration before defaults."""
-    try:
-        config = configuration.load(Path(asked.config)) if asked.config else configuration.DEFAULT
-    except configuration.ConfigError as error:
-        raise Refused(str(error)) from error
-    node = asked.node_policy or config.node_policy or DEFAULT_PROFILE.node
-    chain = asked.gpu_policy or config.gpu_policy or ",".join(DEFAULT_PROFILE.device)
-    known = Settings(
-        node_policies=frozenset(NODE_POLICIES),
-        device_policies=frozenset(DEVICE_POLICIES),
-        joint_policies=frozenset(name for name, policy in NODE_POLICIES.items() if policy.offer is not None),
-    )
-    source = "--node-policy" if asked.node_policy else f"{asked.config}: nodePolicy"
-    try:
-        of_node = parse_node_policy(node.strip(), known.node_policies)
-        source = "--gpu-policy" if asked.gpu_policy else f"{asked.config}: gpuPolicy"
-        of_device = parse_device_policy(chain, known.device_policies)
-    except PolicyError as error:
-        raise Refused(f"{source}: {error}") from error
-    if of_node in known.joint_policies and (asked.gpu_policy or config.gpu_policy):
-        problems.warning(source, "", not_used(of_node))
-    return config, dataclasses.replace(known, profile=Profile(of_node, of_device))
-
-
-def _with_vendors(settings: Settings, path: str | None, problems: Problems) -> Settings:
-    """HAMi's device configuration says how resources are called, where there is one."""
-    if path is None:
-        return settings
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise Refused(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    vendors = read_device_config(path, text, problems)
-    problems.stop_if_fatal()
-    return dataclasses.replace(settings, vendors=vendors)
 
 
 def _in_namespace(document: documents.Document, namespace: str) -> documents.Document:

@@ -88,7 +88,7 @@ class _Look:
         self.args[DRAW] = self.draw
         vendors = scheduler.intern.vendors
         quotas = scheduler.quotas
-        self.quota = quotas.left(pod, vendors) if quotas.apply_to(pod) else unlimited(vendors)
+        self.quota = quotas.allowance(pod, vendors) if quotas.apply_to(pod) else unlimited(vendors)
         self.quota_refusal = quotas.refusal(pod)
         self.refusals = scheduler.related.refusals(pod) if scheduler.related.restricts(pod) else None
 

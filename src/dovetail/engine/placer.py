@@ -228,9 +228,14 @@ class Placer:
     def _refused(self, pod: Pod, reason: Reason) -> Decision:
         return Decision(pod.uid, None, (), reason, self.ledger.generation)
 
+    def compile(self) -> None:
+        """From now on with compiled kernels; each profile's is compiled when it is first used."""
+        if self._builder is self._interpreter:
+            self._builder = self._compiler
+            self.ledger.use(self._compiler.book_keeping())
+
     def _maybe_compile(self, pods: int) -> None:
         if self._mode == "auto" and self._builder is self._interpreter:
             self._work += pods * len(self.ledger.nodes)
             if self._work >= COMPILE_FROM:
-                self._builder = self._compiler
-                self.ledger.use(self._compiler.book_keeping())
+                self.compile()

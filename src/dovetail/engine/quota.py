@@ -17,11 +17,41 @@ from dovetail.policies.rows import Ints
 
 
 class Quotas:
+    """A witness of the ledger: who is in a namespace that has quotas."""
+
     def __init__(self, quotas: Sequence[Quota], ledger: Ledger) -> None:
         self._ledger = ledger
         self._of: dict[str, list[Quota]] = {}  # namespace -> its quotas
+        self._inside: dict[str, dict[str, None]] = {}  # namespace with quotas -> UIDs, in the order they came
+        self.active = False
         for quota in quotas:
-            self._of.setdefault(quota.namespace, []).append(quota)
+            self.set(quota)
+        ledger.witnesses.append(self)
+
+    def set(self, quota: Quota) -> None:
+        """New or different."""
+        self.drop(quota.namespace, quota.name)
+        if quota.namespace not in self._of:
+            held, inside = self._ledger.pods, self._inside.setdefault(quota.namespace, {})
+            inside.update((uid, None) for uid in held if held.pod(uid).namespace == quota.namespace)
+        self._of.setdefault(quota.namespace, []).append(quota)
+        self.active = True
+
+    def drop(self, namespace: str, name: str) -> None:
+        left = [quota for quota in self._of.pop(namespace, ()) if quota.name != name]
+        if left:
+            self._of[namespace] = left
+        else:
+            self._inside.pop(namespace, None)
+        self.active = bool(self._of)
+
+    def came(self, pod: Pod, row: int) -> None:
+        if pod.namespace in self._inside:
+            self._inside[pod.namespace][pod.uid] = None
+
+    def left(self, pod: Pod, row: int) -> None:
+        if pod.namespace in self._inside:
+            self._inside[pod.namespace].pop(pod.uid, None)
 
     def __len__(self) -> int:
         return len(self._of)
@@ -39,7 +69,7 @@ class Quotas:
                     return f"quota {quota.name}: {resource} requested {asked:,}, used {used:,}, limited to {hard:,}"
         return None
 
-    def left(self, pod: Pod, vendors: Names) -> Ints:
+    def allowance(self, pod: Pod, vendors: Names) -> Ints:
         """[vendor, 2]: MiB and milli that the namespace may still take."""
         left = unlimited(vendors)
         for quota in self._of.get(pod.namespace, ()):
@@ -52,16 +82,15 @@ class Quotas:
         return left
 
     def _pods(self, namespace: str) -> list[Pod]:
-        return [held.pod for held in self._ledger.pods.values() if held.pod.namespace == namespace]
+        return [self._ledger.pods.pod(uid) for uid in self._inside[namespace]]
 
     def _device_use(self, namespace: str, vendor: str) -> tuple[int, int]:
         memory = compute = 0
-        for held in self._ledger.pods.values():
-            if held.pod.namespace == namespace:
-                for device, _slots, card_memory, card_compute in self._ledger.peak(held.slot):
-                    if device.vendor == vendor:
-                        memory += card_memory
-                        compute += card_compute
+        for uid in self._inside[namespace]:
+            for device, _slots, card_memory, card_compute in self._ledger.peak(self._ledger.pods.slot_of[uid]):
+                if device.vendor == vendor:
+                    memory += card_memory
+                    compute += card_compute
         return memory, compute
 
 

@@ -69,16 +69,28 @@ class Related:
 
     def batch(self, pod: Pod) -> Batch:
         """The pod alone, with a mask that leaves what its rules and preferences leave."""
-        signature = self._requests.signature(pod)
-        plain = self._requests.batch([pod], [signature], [(1, 1)])
-        own = np.full(1, FRESH, dtype=np.int64)
-        batch = plain._replace(mask=np.full(1, OWN, dtype=np.int64), scores=own, vector=own)
         refusals = self.refusals(pod)
-        self._ledger.places.write_own_mask(pod.node_rules, refusals)
+        batch = self._alone(pod, refusals)
         if self.preferred.concerns(pod):
             others = self._not_preferred(pod, batch)
             self._ledger.places.write_own_mask(pod.node_rules, np.where(refusals != 0, refusals, others))
         return batch
+
+    def reasons(self, pod: Pod) -> dict[Reason, int]:
+        """What the nodes say to a pod, and how many say it: for people. OK = would take it."""
+        batch, ledger = self._alone(pod, self.refusals(pod)), self._ledger
+        ledger.make_room(1, len(batch.taken), 1)
+        state = ledger.state()
+        self._kernel(pod.profile).survey(state, batch)
+        counts = np.bincount(state.vectors.refused[FRESH, : len(ledger.nodes)], minlength=INACTIVE + 1)
+        return {Reason(code): int(counts[code]) for code in np.flatnonzero(counts[:INACTIVE]).tolist()}
+
+    def _alone(self, pod: Pod, refusals: Bytes) -> Batch:
+        signature = self._requests.signature(pod)
+        plain = self._requests.batch([pod], [signature], [(1, 1)])
+        own = np.full(1, FRESH, dtype=np.int64)
+        self._ledger.places.write_own_mask(pod.node_rules, refusals)
+        return plain._replace(mask=np.full(1, OWN, dtype=np.int64), scores=own, vector=own)
 
     def _not_preferred(self, pod: Pod, batch: Batch) -> Bytes:
         """[row]: INACTIVE where another node that fits is better."""

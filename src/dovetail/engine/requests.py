@@ -78,7 +78,7 @@ class Requests:
         owners = np.array([ledger.owner(pod) if pod.owner else NOBODY for pod in pods], dtype=np.int64)
         bounds = np.array(needs, dtype=np.int64)
         under_quota = self._quotas.apply_to(pods[0])
-        quota = self._quotas.left(pods[0], vendors) if under_quota else unlimited(vendors)
+        quota = self._quotas.allowance(pods[0], vendors) if under_quota else unlimited(vendors)
         draws = [self.draw(pod.key) for pod in pods] if distinct[0].draws else None
         return self._batch(
             distinct, kinds, owners, draws, bounds[:, 0].cumsum(), bounds[:, 1].copy(), quota, under_quota

@@ -25,6 +25,7 @@ from dovetail.model.events import (
     PodGone,
     PodNominated,
     PodObserved,
+    QuotaChanged,
     TimePassed,
     VolumesChanged,
     Wait,
@@ -91,6 +92,9 @@ class Scheduler(Placer):
             case NamespaceChanged(at, name, labels):
                 self.related.set_namespace(name, labels)
                 return self._offer(at, self._wake.related())
+            case QuotaChanged(at, namespace, name, quota):
+                self.quotas.set(quota) if quota is not None else self.quotas.drop(namespace, name)
+                return self._offer(at, [key for key in self.waiting.requests() if key is ALWAYS])
             case VolumesChanged(at, facts, gone):
                 helps = self.related.volumes.change(facts, gone)
                 return self._offer(at, self._wake.related(lambda pod: self.related.volumes.helped(pod, helps)))
@@ -145,6 +149,10 @@ class Scheduler(Placer):
             keys = list(dict.fromkeys((*keys, *self._wake.related())))
             return self._offer(at, keys)
         return self._offer(at, keys, rows)
+
+    def retry_all(self, at: float) -> tuple[Effect, ...]:
+        """Offer everybody everything: for those who do not trust their events."""
+        return self._offer(at, self.waiting.requests())
 
     def _offer(self, at: float, keys: Sequence[Hashable], rows: Sequence[int] = ()) -> tuple[Effect, ...]:
         """Try those in these lines, in order; in each until somebody finds no place, as the next asks for the same."""

@@ -202,6 +202,8 @@ class Condition(Struct, frozen=True):
 
 class PodStatus(Struct, frozen=True):
     phase: str = ""
+    reason: str = ""
+    message: str = ""
     nominated_node_name: str = ""
     conditions: list[Condition] = []
     container_statuses: list[ContainerStatus] = []

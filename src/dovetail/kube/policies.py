@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from dovetail.kube.problems import Problems, printable
 from dovetail.kube.register import LARGEST
@@ -41,7 +42,7 @@ def profile_of(
     except PolicyError as error:
         problems.error(where, f"metadata.annotations.{key}", str(error))
         return settings.profile, f"{key}: {error}"
-    return Profile(node, device, weights), ""
+    return replace(settings.profile, node=node, device=device, weights=weights), ""
 
 
 def not_used(joint: str) -> str:

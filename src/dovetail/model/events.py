@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dovetail.model.decision import Decision
 from dovetail.model.node import Node
-from dovetail.model.pod import Group, Pod, RunningPod
+from dovetail.model.pod import Group, Pod, Quota, RunningPod
 from dovetail.model.volumes import VolumeChoice, VolumeFact
 
 
@@ -76,6 +76,16 @@ class NamespaceChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotaChanged:
+    """A namespace's quota is new or different; None = it is gone."""
+
+    at: float
+    namespace: str
+    name: str
+    quota: Quota | None
+
+
+@dataclass(frozen=True, slots=True)
 class VolumesChanged:
     """Claims, volumes, storage classes or attach limits are new, different or gone."""
 
@@ -100,6 +110,7 @@ Event = (
     | NodeChanged
     | NodeGone
     | NamespaceChanged
+    | QuotaChanged
     | VolumesChanged
     | TimePassed
 )

@@ -1,0 +1,60 @@
+"""One write per placement: a Binding that says the node, the cards and, as preconditions, which pod was meant.
+
+The API server merges the annotations (and, from 1.35, the label) into the pod in the same transaction as nodeName.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail.kube.assigned import encode
+from dovetail.kube.vendors import Vendors
+from dovetail.model.decision import Decision
+from dovetail.model.node import Enforcer, Node
+from dovetail.model.pod import Pod
+
+NODE, TIME = "hami.io/vgpu-node", "hami.io/vgpu-time"
+PHASE, BIND_TIME = "hami.io/bind-phase", "hami.io/bind-time"
+ALLOCATING, SUCCESS = "allocating", "success"
+LONGEST_LABEL = 63  # characters of a label's value
+LABELS_SINCE = (1, 35)
+
+
+def binding(
+    pod: Pod, decision: Decision, node: Node, version: str, vendors: Vendors, now: float, locked: bool
+) -> dict[str, Any]:
+    """The body. `locked`: HAMi's plugin on the node will say when the cards were handed over."""
+    meta: dict[str, Any] = {
+        "name": pod.name,
+        "namespace": pod.namespace,
+        "uid": pod.uid,
+        "resourceVersion": version,
+    }
+    if decision.shares and node.enforcer is not Enforcer.STOCK:  # there kubelet picks the card, and we do not know it
+        meta["annotations"] = cards(pod, decision, node, vendors, now, locked)
+        if labelled(node.name):
+            meta["labels"] = {NODE: node.name}
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": meta,
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node.name},
+    }
+
+
+def labelled(node: str) -> bool:
+    """HAMi's monitor finds pods by a label that holds the node's name, which may be too long for one."""
+    return len(node) <= LONGEST_LABEL
+
+
+def cards(pod: Pod, decision: Decision, node: Node, vendors: Vendors, now: float, locked: bool) -> dict[str, str]:
+    """HAMi's, in HAMi's encoding: one pair of device strings per vendor."""
+    seconds = str(int(now))
+    result = {NODE: node.name, TIME: seconds, PHASE: ALLOCATING if locked else SUCCESS, BIND_TIME: seconds}
+    maker = {device.uuid: device.vendor for device in node.devices}
+    for vendor in vendors.rows:
+        shares = [share for share in decision.shares if maker.get(share.uuid) == vendor.word]
+        if shares and vendor.allocated:
+            text = encode(shares, len(pod.containers), vendor.word)
+            result[vendor.to_allocate] = result[vendor.allocated] = text
+    return result

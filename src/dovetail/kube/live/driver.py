@@ -1,0 +1,302 @@
+"""The loop: what is true goes into the scheduler first, then who arrived, in order; what it decides is carried out.
+
+Everything here runs in one thread and holds no lock. Placing is done in small portions, so that binds leave while
+others are still being placed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dovetail.engine.scheduler import Scheduler
+from dovetail.kube import objects
+from dovetail.kube.live.binder import Binder, Fate, Outcome
+from dovetail.kube.live.mirror import EPOCH, Mirror, Stand
+from dovetail.kube.live.patience import Patience
+from dovetail.kube.live.reasons import Reasons
+from dovetail.kube.live.tell import Note, Teller
+from dovetail.kube.live.words import where_to
+from dovetail.model.events import Bind, Effect, Event, GroupArrived, PodBound, PodGone, PodObserved, Wait, Warn
+from dovetail.model.pod import Group, Pod
+
+PORTION = 32  # groups placed before binds get a chance to leave
+SAFETY_NET = 60.0  # seconds between two tries of everybody: by then events should have done it
+REFRESH = 30.0  # seconds between two looks whether those who wait do so for other reasons
+
+
+class Fenced(Exception):
+    """Another scheduler of our name has taken over."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """For metrics and benchmarks."""
+
+    placed: int = 0
+    bound: int = 0
+    waited: int = 0
+    conflicts: int = 0
+    refused: int = 0
+    rescued: int = 0  # placed by the safety net: each one is a missing event
+
+
+class Driver:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        mirror: Mirror,
+        *,
+        epoch: str,
+        now: Callable[[], float],
+        log: Callable[..., None],
+    ) -> None:
+        self.scheduler, self.mirror, self._epoch, self._now, self._log = scheduler, mirror, epoch, now, log
+        self.binder: Binder  # set by whoever puts the parts together
+        self.teller: Teller
+        self.reasons = Reasons(scheduler, now)
+        self.patience = Patience()
+        self.counts = Counts()
+        self._inbox: list[Event] = []
+        self._arrivals: dict[str, Group] = {}  # by name
+        self._line_of: dict[str, str] = {}  # pod uid -> name
+        self._order: list[tuple[Any, str]] = []  # a heap of (order, name); a name may have left
+        self._failures: dict[str, int] = {}  # pod uid -> writes refused so far
+        self._wake = asyncio.Event()
+        self.fenced: asyncio.Future[None] | None = None
+        self.paused = False  # decide nothing for now
+
+    # ---- what comes in ------------------------------------------------------------------------------------------
+
+    def happened(self, events: Iterable[Event]) -> None:
+        self._inbox += events
+        self._wake.set()
+
+    def outcome(self, outcome: Outcome) -> None:
+        """What became of a placement; called by the binder."""
+        bind, pod, at = outcome.bind, outcome.bind.pod, self._now()
+        if outcome.fate is Fate.BOUND:
+            self.counts.bound += 1
+            self._failures.pop(pod.uid, None)
+            self.happened((PodBound(at, pod.uid),))
+            self._tell_bound(bind)
+        elif outcome.fate is Fate.GONE:
+            self._give_up(pod)
+        elif outcome.fate is Fate.CHANGED:
+            self.counts.conflicts += 1
+            self._give_up(pod)
+            if outcome.pod is not None:
+                self._hear_again(outcome.pod)
+        else:
+            self.counts.refused += 1
+            self._give_up(pod)
+            self._try_later(pod, outcome)
+
+    def hear_pods(self, batch: Iterable[Any]) -> None:
+        self.happened(self.mirror.hear_pods(batch))
+        failures, self.mirror.failures = self.mirror.failures, []
+        for source in failures:
+            self._refused_by_kubelet(source)
+        self.say_problems()
+
+    def hear_pod(self, source: objects.Pod) -> None:
+        """One pod as it is now, from the answer to a write of ours."""
+        self.happened(self.mirror.hear_pod(source))
+
+    def take_truth(self) -> None:
+        """Book what is true, though nothing is decided yet."""
+        self._take_in()
+
+    def say_problems(self) -> None:
+        problems, self.mirror.problems = self.mirror.problems, []
+        for problem in problems:
+            if problem.severity != "note":
+                self._log(str(problem))
+
+    # ---- the loop -----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        refresh, net = self._now() + REFRESH, self._now() + SAFETY_NET
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), 1.0)
+            self._wake.clear()
+            while (self._inbox or self._arrivals or self.reasons.untold) and not self.paused:
+                self._take_in()
+                self._place_some()
+                if not self._inbox and not self._arrivals:
+                    self._tell_some()
+                await asyncio.sleep(0)
+            if self._now() > refresh:
+                refresh = self._now() + REFRESH
+                self.reasons.look_again(self.scheduler.waiting, self.mirror)
+            if self._now() > net and not self.paused:
+                net = self._now() + SAFETY_NET
+                self._safety_net()
+
+    def _take_in(self) -> None:
+        """Truth is booked at once; who wants a place gets in line."""
+        inbox, self._inbox = self._inbox, []
+        for event in inbox:
+            if isinstance(event, GroupArrived):
+                self._line_up(event.group)
+                continue
+            uid = event.uid if isinstance(event, PodGone) else ""
+            if isinstance(event, PodObserved):
+                uid = event.running.pod.uid
+                if self._is_as_placed(event):
+                    event = PodBound(event.at, uid)
+            if uid:
+                self._leave_line(uid)
+            self._carry_out(self.scheduler.handle(event))
+
+    def _is_as_placed(self, event: PodObserved) -> bool:
+        """Our own placement, come true."""
+        running, ledger = event.running, self.scheduler.ledger
+        uid = running.pod.uid
+        return (
+            uid in ledger.pods
+            and ledger.node_of(uid) == running.node
+            and (running.shares is None or ledger.held_shares(uid) == running.shares)
+            and ledger.pods.pod(uid) == running.pod
+        )
+
+    def _line_up(self, group: Group) -> None:
+        self._arrivals[group.name] = group
+        self._line_of.update((pod.uid, group.name) for pod in group.pods)
+        heapq.heappush(self._order, (group.order, group.name))
+
+    def _leave_line(self, uid: str) -> None:
+        self.reasons.forget(uid)
+        self.teller.forget(uid)
+        name = self._line_of.pop(uid, "")
+        group = self._arrivals.get(name)
+        if group is None:
+            return
+        rest = tuple(pod for pod in group.pods if pod.uid != uid)
+        del self._arrivals[name]
+        if rest:
+            self._line_up(replace(group, pods=rest))
+
+    def _place_some(self) -> None:
+        for _ in range(PORTION):
+            if not self._order:
+                return
+            order, name = heapq.heappop(self._order)
+            group = self._arrivals.get(name)
+            if group is None or group.order != order:
+                continue
+            del self._arrivals[name]
+            for pod in group.pods:
+                self._line_of.pop(pod.uid, None)
+            waits = max(self.patience.wait(pod.owner or pod.key, self._now()) for pod in group.pods)
+            if waits > 0:
+                self._back_off(group, waits)
+                continue
+            rest = self._not_placed(group)
+            if rest is not None:
+                self._carry_out(self.scheduler.handle(GroupArrived(self._now(), rest)))
+
+    def _not_placed(self, group: Group) -> Group | None:
+        """Without those that hold a place already: their Bindings are under way."""
+        held = self.scheduler.ledger.pods
+        pods = tuple(pod for pod in group.pods if pod.uid not in held)
+        if len(pods) == len(group.pods):
+            return group
+        return replace(group, pods=pods, running=group.running + len(group.pods) - len(pods)) if pods else None
+
+    def _safety_net(self) -> None:
+        effects = self.scheduler.retry_all(self._now())
+        rescued = [effect for effect in effects if isinstance(effect, Bind)]
+        if rescued:
+            self.counts.rescued += len(rescued)
+            self._log(f"{len(rescued)} pods fit although no event said so; the first: {rescued[0].pod.key}")
+        self._carry_out(effects)
+
+    # ---- what goes out ------------------------------------------------------------------------------------------
+
+    def _carry_out(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, Bind):
+                self.counts.placed += 1
+                self.reasons.forget(effect.pod.uid)
+                self.binder.submit(effect)
+            elif isinstance(effect, Wait):
+                self.counts.waited += 1
+                self.reasons.note(effect.pod, effect.decision)
+            elif isinstance(effect, Warn):
+                self._log(f"{effect.subject}: {effect.message}")
+
+    def _tell_some(self) -> None:
+        """Say why pods wait: those that do not say so themselves already."""
+        for pod, condition in self.reasons.some(PORTION):
+            known = self.mirror.pods.get(pod.uid)
+            if known is None or known.stand is not Stand.WAITS or known.condition == condition:
+                continue
+            self.teller.waits(pod, condition)
+            self.teller.note(Note(pod, "FailedScheduling", condition.message, warning=True))
+
+    def _tell_bound(self, bind: Bind) -> None:
+        node = self.scheduler.ledger.nodes[self.scheduler.ledger.row_of[str(bind.decision.node)]]
+        text = where_to(bind.pod, node, bind.decision.shares)
+        self.teller.note(Note(bind.pod, "Scheduled", text, action="Binding"))
+
+    # ---- when it did not work -----------------------------------------------------------------------------------
+
+    def _give_up(self, pod: Pod) -> None:
+        """What was reserved is free, and whatever is heard of the pod next is news."""
+        self.mirror.forget(pod.uid)
+        self.happened((PodGone(self._now(), pod.uid),))
+
+    def _hear_again(self, source: objects.Pod) -> None:
+        stamped = source.metadata.annotations.get(EPOCH, "")
+        if stamped and _later(stamped, self._epoch):
+            if self.fenced is not None and not self.fenced.done():
+                self.fenced.set_exception(Fenced(f"pod {source.metadata.name} was stamped by {stamped}"))
+            return
+        self.happened(self.mirror.hear_pod(source))
+
+    def _try_later(self, pod: Pod, outcome: Outcome) -> None:
+        failures = self._failures[pod.uid] = self._failures.get(pod.uid, 0) + 1
+        pause = min(60.0, 2.0 ** (failures - 1))
+        kind = "VolumesNotBound" if outcome.fate is Fate.VOLUMES else "BindingRefused"
+        self._log(f"{pod.key}: not bound to {outcome.bind.decision.node}, next try in {pause:.0f} s: {outcome.message}")
+        self.teller.note(Note(pod, kind, outcome.message, warning=True, action="Binding"))
+        asyncio.get_running_loop().call_later(pause, self._again, pod)
+
+    def _again(self, pod: Pod) -> None:
+        """It was forgotten; if it still waits, ask for it."""
+        self.happened((GroupArrived(self._now(), Group(pod.key, (pod,))),) if self.mirror.recall(pod) else ())
+
+    def _back_off(self, group: Group, seconds: float) -> None:
+        for pod in group.pods:
+            self.reasons.held_back(pod, self.patience.why(pod.owner or pod.key), seconds)
+        asyncio.get_running_loop().call_later(seconds, self._line_up_again, group)
+
+    def _line_up_again(self, group: Group) -> None:
+        still = tuple(pod for pod in group.pods if pod.uid in self.mirror.pods)
+        if still:
+            self._line_up(replace(group, pods=still))
+            self._wake.set()
+
+    def _refused_by_kubelet(self, source: objects.Pod) -> None:
+        pod = self.mirror.read(source)
+        text = f"kubelet on {source.spec.node_name}: {source.status.reason}: {source.status.message}"
+        pause = self.patience.refused(pod.owner or pod.key, self._now(), text)
+        self._log(f"{pod.key}: refused by {text}; the next pod of {pod.owner or pod.key} waits {pause:.0f} s")
+        self.teller.note(Note(pod, "RefusedByKubelet", text, warning=True))
+
+
+def _later(theirs: str, ours: str) -> bool:
+    """Epochs are `transitions.identity`; a higher number is a later reign."""
+
+    def number(epoch: str) -> int:
+        text = epoch.partition(".")[0]
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else -1
+
+    return theirs != ours and number(theirs) > number(ours)

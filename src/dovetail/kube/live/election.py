@@ -1,0 +1,187 @@
+"""Who may write: a Lease, as kube components keep it, and from it the epoch that tells our writes from a predecessor's.
+
+A Lease cannot fence a write that is already on the wire. Whoever takes over from a holder that did not say goodbye
+stamps its epoch on the pods that wait (kube/live/fencing.py), so that such writes fail on their preconditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum, auto
+from typing import Any
+
+import msgspec
+
+from dovetail.kube.api.client import Api
+from dovetail.kube.api.errors import ApiError, Conflict, NotFound
+from dovetail.kube.api.retry import REAL, World
+
+
+class _Meta(msgspec.Struct, rename="camel", frozen=True):
+    resource_version: str = ""
+
+
+class _Spec(msgspec.Struct, rename="camel", frozen=True):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class _Lease(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+    spec: _Spec = _Spec()
+
+
+_LEASE = msgspec.json.Decoder(_Lease)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How long, in seconds. The lease must outlive the deadline, and the deadline several tries."""
+
+    duration: float = 15.0
+    deadline: float = 10.0
+    retry: float = 2.0
+
+
+TERMS = Terms()
+
+
+class Arrival(Enum):
+    """How we came to hold the lease."""
+
+    FIRST = auto()  # nobody held it before
+    AFTER_GOODBYE = auto()  # the holder before us ended all its writes and said so
+    TAKEN_OVER = auto()  # the holder before us fell silent
+
+
+class Election:
+    """`acquire` until it returns, then `keep` in a task: that it ends means that we must not write any more."""
+
+    def __init__(
+        self,
+        api: Api,
+        identity: str,
+        *,
+        name: str,
+        namespace: str,
+        terms: Terms = TERMS,
+        now: Callable[[], float],
+        log: Callable[[str], None],
+        world: World = REAL,
+    ) -> None:
+        self._api, self.identity, self._name = api, identity, name
+        self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._namespace, self._terms, self._now, self._log, self._world = namespace, terms, now, log, world
+        self._seen: tuple[_Spec, float] | None = None  # the record, and since when it is so by our own clock
+        self._held: _Lease | None = None
+        self.arrival: Arrival | None = None
+
+    @property
+    def epoch(self) -> str:
+        """Different for every reign."""
+        assert self._held is not None
+        return f"{self._held.spec.lease_transitions or 0}.{self.identity}"[:253]
+
+    async def acquire(self) -> Arrival:
+        said = ""
+        while True:
+            try:
+                if await self._try():
+                    assert self.arrival is not None
+                    return self.arrival
+                holder = self._seen[0].holder_identity if self._seen else ""
+                text = f"waiting for the lease, held by {holder}"
+            except ApiError as error:
+                text = f"lease: {error.message}"
+            if text != said:
+                self._log(text)
+                said = text
+            await self._world.sleep(self._terms.retry * (1 + 0.2 * self._world.chance()))
+
+    async def keep(self) -> None:
+        """Renew until that fails for too long, or somebody else holds it."""
+        renewed = self._world.now()
+        while True:
+            await self._world.sleep(self._terms.retry)
+            try:
+                if not await self._renew():
+                    self._log("the lease is another's now")
+                    return
+                renewed = self._world.now()
+            except ApiError as error:
+                if self._world.now() - renewed > self._terms.deadline:
+                    self._log(f"the lease could not be renewed for {self._terms.deadline:.0f} s: {error.message}")
+                    return
+
+    async def release(self) -> None:
+        """All our writes have ended: whoever comes next need not be careful."""
+        if self._held is None:
+            return
+        spec = msgspec.structs.replace(self._held.spec, holder_identity="", lease_duration_seconds=1)
+        try:
+            await self._put(self._held.metadata.resource_version, spec)
+        except ApiError as error:
+            self._log(f"the lease could not be released: {error.message}")
+
+    async def _try(self) -> bool:
+        try:
+            lease = _LEASE.decode(await self._api.get(f"{self._leases}/{self._name}"))
+        except NotFound:
+            return await self._create()
+        if self._seen is None or self._seen[0] != lease.spec:
+            self._seen = (lease.spec, self._world.now())
+        holder = lease.spec.holder_identity or ""
+        patience = float(lease.spec.lease_duration_seconds or self._terms.duration)
+        if holder not in ("", self.identity) and self._world.now() - self._seen[1] < patience:
+            return False  # our own name means that we were killed and are back
+        spec = self._spec((lease.spec.lease_transitions or 0) + 1)
+        try:
+            await self._put(lease.metadata.resource_version, spec)
+        except Conflict:
+            return False
+        self.arrival = Arrival.TAKEN_OVER if holder else Arrival.AFTER_GOODBYE
+        return True
+
+    async def _create(self) -> bool:
+        body = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": self._spec(0)}
+        try:
+            self._held = _LEASE.decode(await self._api.post(self._leases, {**_KIND, **body}))
+        except Conflict:
+            return False
+        self.arrival = Arrival.FIRST
+        return True
+
+    async def _renew(self) -> bool:
+        assert self._held is not None
+        spec = msgspec.structs.replace(self._held.spec, renew_time=_stamp(self._now()))
+        try:
+            await self._put(self._held.metadata.resource_version, spec)
+            return True
+        except Conflict:  # our own write whose answer was lost, or somebody else
+            lease = _LEASE.decode(await self._api.get(f"{self._leases}/{self._name}"))
+            mine = (self.identity, self._held.spec.lease_transitions)  # a namesake has counted one more
+            if (lease.spec.holder_identity, lease.spec.lease_transitions) != mine:
+                return False
+            self._held = lease
+            return True
+
+    async def _put(self, version: str, spec: _Spec) -> None:
+        meta = {"name": self._name, "namespace": self._namespace, "resourceVersion": version}
+        body: dict[str, Any] = {**_KIND, "metadata": meta, "spec": spec}
+        self._held = _LEASE.decode(await self._api.put(f"{self._leases}/{self._name}", body))
+
+    def _spec(self, transitions: int) -> _Spec:
+        now = _stamp(self._now())
+        return _Spec(self.identity, int(self._terms.duration), now, now, transitions)
+
+
+_KIND = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+
+
+def _stamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

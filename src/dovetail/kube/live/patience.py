@@ -1,0 +1,48 @@
+"""Owners whose pods are refused after they were bound, again and again: each next pod waits longer.
+
+kubelet refuses a pod that does not fit after all (another scheduler was faster), and its owner makes a new one at once.
+Without this the loop would run as fast as the API server can.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FIRST, LONGEST = 1.0, 300.0  # seconds
+FORGET = 600.0  # a quiet time after which all is forgiven
+FREE = 1  # refusals that cost nothing: races happen
+
+
+@dataclass(slots=True)
+class _Record:
+    refusals: int
+    at: float
+    message: str
+
+
+class Patience:
+    def __init__(self) -> None:
+        self._of: dict[str, _Record] = {}  # owner -> its record
+
+    def refused(self, owner: str, at: float, message: str) -> float:
+        """One more; returns how long the owner's next pod will wait."""
+        record = self._of.get(owner)
+        count = record.refusals + 1 if record is not None and at - record.at < FORGET else 1
+        self._of[owner] = _Record(count, at, message)
+        if len(self._of) > 10_000:
+            self._of = {key: value for key, value in self._of.items() if at - value.at < FORGET}
+        return self.wait(owner, at)
+
+    def wait(self, owner: str, at: float) -> float:
+        """Seconds that a new pod of this owner has to wait from now on."""
+        record = self._of.get(owner)
+        if record is None or not owner or at - record.at >= FORGET or record.refusals <= FREE:
+            return 0.0
+        pause = min(LONGEST, FIRST * 2.0 ** (record.refusals - FREE - 1))
+        return max(0.0, record.at + pause - at)
+
+    def why(self, owner: str) -> str:
+        record = self._of.get(owner)
+        return (
+            f"{record.refusals} pods of {owner} were refused after they were bound: {record.message}" if record else ""
+        )

@@ -1,0 +1,129 @@
+"""API objects → the model's values. Pods made from one template share its parts, which the engine knows them by.
+
+Reading a spec costs more than placing the pod, and thousands of pods differ only in their names: what a spec says is
+kept by the spec's own bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import msgspec
+
+from dovetail.kube import objects
+from dovetail.kube.assigned import shares_of, without_finished_init
+from dovetail.kube.decode import Found
+from dovetail.kube.live.binding import NODE
+from dovetail.kube.nodes import node_from
+from dovetail.kube.owners import Owners, created
+from dovetail.kube.problems import Problem, Problems
+from dovetail.kube.requests import Template, kinds_of, pod_from
+from dovetail.kube.settings import Settings
+from dovetail.model.node import Node
+from dovetail.model.pod import Pod, RunningPod
+
+TERMINAL = ("Succeeded", "Failed")
+MOST_TEMPLATES = 50_000
+ANNOTATIONS = ("dovetail.dev/", "hami.io/")  # beside those of the vendors' domains, what may change a request
+
+
+class Reading(NamedTuple):
+    """A value and what is wrong with its source."""
+
+    pod: Pod
+    problems: tuple[Problem, ...]
+
+
+class Reader:
+    """Knows how each scheduler name of ours reads pods; others' pods are read like the first one's."""
+
+    def __init__(self, profiles: Mapping[str, Settings]) -> None:
+        self._profiles = profiles
+        self._default = next(iter(profiles.values()))
+        self._templates: dict[bytes, Reading] = {}
+        self._owners = Owners()
+        self._encode = msgspec.msgpack.Encoder().encode
+        domains = {row.count.partition("/")[0] + "/" for row in self._default.vendors.rows if "/" in row.count}
+        self._prefixes = (*ANNOTATIONS, *sorted(domains))
+
+    def is_ours(self, source: objects.Pod) -> bool:
+        return source.spec.scheduler_name in self._profiles
+
+    def pod(self, source: objects.Pod) -> Reading:
+        """The pod as it would be placed."""
+        template = self._template(source)
+        meta, problems = source.metadata, Problems()
+        where = f"Pod {meta.namespace}/{meta.name}"
+        pod = replace(
+            template.pod,
+            name=meta.name,
+            uid=meta.uid,
+            owner=self._owners.of_pod(meta, meta.namespace),
+            created=created(meta, where, problems),
+            labels=_own_labels(meta.labels),
+            leaving=bool(meta.deletion_timestamp),
+        )
+        return Reading(pod, (*template.problems, *problems.found()))
+
+    def running(self, source: objects.Pod) -> tuple[RunningPod, tuple[Problem, ...]]:
+        """The pod and the cards it holds. What is wrong with the spec of a pod that runs is nobody's concern."""
+        pod = replace(self.pod(source).pod, refusal=None)
+        kinds, problems = kinds_of(source.spec), Problems()
+        where = f"Pod {source.metadata.namespace}/{source.metadata.name}"
+        shares = shares_of(source.metadata.annotations, kinds, self._default.vendors, where, problems)
+        if shares is not None:
+            shares = without_finished_init(shares, kinds, source)
+        return RunningPod(pod, source.spec.node_name, shares), problems.found()
+
+    def node(self, source: objects.Node) -> tuple[Node, tuple[Problem, ...]]:
+        problems, name = Problems(), source.metadata.name
+        found = Found(f"Node {name}", "Node", "", "", name, source)
+        return node_from(found, self._default.vendors, problems), problems.found()
+
+    def _template(self, source: objects.Pod) -> Reading:
+        key = self._key(source)
+        known = self._templates.get(key)
+        if known is None:
+            if len(self._templates) >= MOST_TEMPLATES:
+                self._templates.clear()
+            known = self._templates[key] = self._read(source)
+        return known
+
+    def _key(self, source: objects.Pod) -> bytes:
+        """Everything that decides what the pod asks for, and nothing that tells replicas apart."""
+        spec, meta = source.spec, source.metadata
+        claims = [volume for volume in spec.volumes if volume.persistent_volume_claim or volume.ephemeral]
+        selects = spec.affinity is not None or spec.topology_spread_constraints
+        return self._encode(
+            (
+                msgspec.structs.replace(
+                    spec, node_name=spec.node_name if self._is_pending(source) else "", volumes=claims
+                ),
+                sorted((key, value) for key, value in meta.annotations.items() if key.startswith(self._prefixes)),
+                meta.namespace,
+                meta.name if any(volume.ephemeral for volume in claims) else "",
+                meta.labels if selects else None,
+                _resized(source),
+            )
+        )
+
+    def _is_pending(self, source: objects.Pod) -> bool:
+        return not source.spec.node_name
+
+    def _read(self, source: objects.Pod) -> Reading:
+        problems, meta = Problems(), source.metadata
+        settings = self._profiles.get(source.spec.scheduler_name, self._default)
+        template = Template(f"Pod {meta.namespace}/{meta.name}", "spec", meta.namespace, meta.name, meta, source.spec)
+        return Reading(pod_from(template, settings, problems), problems.found())
+
+
+def _own_labels(labels: dict[str, str]) -> dict[str, str]:
+    """Without the one that binding adds: it says nothing new, and a pod that is bound is still the same pod."""
+    return {key: value for key, value in labels.items() if key != NODE} if NODE in labels else labels
+
+
+def _resized(source: objects.Pod) -> object:
+    """What kubelet has given the containers, where it may differ from the spec (in-place resize)."""
+    return [status.resources for status in source.status.container_statuses if status.resources is not None] or None

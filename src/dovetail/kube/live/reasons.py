@@ -1,0 +1,73 @@
+"""Why pods wait, as conditions. Counting what every node says costs a millisecond, which pods that ask alike share."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+
+from dovetail.engine.scheduler import Scheduler
+from dovetail.kube.live.mirror import Mirror
+from dovetail.kube.live.tell import Condition
+from dovetail.kube.live.words import condition_reason, cut, why_pending
+from dovetail.model.decision import Decision
+from dovetail.model.pod import Group, Pod
+from dovetail.model.reason import POD_LEVEL, Reason
+
+FRESH = 1.0  # seconds for which a count serves others who ask alike
+_NUMBERS = re.compile(r"\d+")
+
+
+class Reasons:
+    def __init__(self, scheduler: Scheduler, now: Callable[[], float]) -> None:
+        self._scheduler, self._now = scheduler, now
+        self.untold: OrderedDict[str, tuple[Pod, Decision | Condition]] = OrderedDict()  # by uid
+        self._counts: dict[object, tuple[float, dict[Reason, int]]] = {}  # request -> when, what nodes say
+
+    def note(self, pod: Pod, decision: Decision) -> None:
+        """The pod waits. Of gates the API server speaks itself."""
+        if decision.reason is not Reason.SCHEDULING_GATED:
+            self.untold[pod.uid] = (pod, decision)
+
+    def held_back(self, pod: Pod, why: str, seconds: float) -> None:
+        self.untold[pod.uid] = (pod, Condition("BackedOff", cut(f"{why}; tried again in {seconds:.0f} s")))
+
+    def forget(self, uid: str) -> None:
+        self.untold.pop(uid, None)
+
+    def some(self, most: int) -> Iterator[tuple[Pod, Condition]]:
+        """What is to be said, oldest first."""
+        for _ in range(min(most, len(self.untold))):
+            _, (pod, word) = self.untold.popitem(last=False)
+            yield pod, word if isinstance(word, Condition) else self._condition(pod, word)
+
+    def look_again(self, waiting: Iterable[Group], mirror: Mirror) -> None:
+        """Pods that wait for other reasons than they say. That other numbers of nodes say the same is no news."""
+        for group in list(waiting):
+            for pod in group.pods:
+                known = mirror.pods.get(pod.uid)
+                if known is None or known.condition[0] != "Unschedulable" or pod.refusal is not None:
+                    continue
+                decision = Decision(pod.uid, None, (), Reason.NO_NODES, 0)
+                now = self._condition(pod, decision)
+                if _NUMBERS.sub("", now.message) != _NUMBERS.sub("", known.condition[1]):
+                    self.untold[pod.uid] = (pod, now)
+
+    def _condition(self, pod: Pod, decision: Decision) -> Condition:
+        by_nodes = pod.refusal is None and (decision.reason not in POD_LEVEL or decision.reason is Reason.NO_NODES)
+        counts = self._count(pod) if by_nodes else {}
+        return Condition(condition_reason(decision.reason), why_pending(pod, decision, counts))
+
+    def _count(self, pod: Pod) -> dict[Reason, int]:
+        signature = self._scheduler.requests.signature(pod)
+        related = self._scheduler.related.restricts(pod)
+        key = (id(signature), pod.uid if related else "")
+        now = self._now()
+        known = self._counts.get(key)
+        if known is not None and now - known[0] < FRESH:
+            return known[1]
+        if len(self._counts) > 1_000:
+            self._counts.clear()
+        counts = self._scheduler.related.reasons(pod)
+        self._counts[key] = (now, counts)
+        return counts

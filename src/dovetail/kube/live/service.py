@@ -1,0 +1,260 @@
+"""The parts put together: find the API server, become the one who may write, list everything, fence, then schedule."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from dovetail.engine.scheduler import Scheduler
+from dovetail.kube.api.client import Api
+from dovetail.kube.api.errors import ApiError
+from dovetail.kube.api.reflector import Reflector
+from dovetail.kube.api.retry import retrying
+from dovetail.kube.live.binder import Binder
+from dovetail.kube.live.driver import Driver, Fenced
+from dovetail.kube.live.election import Arrival, Election
+from dovetail.kube.live.fencing import stamp
+from dovetail.kube.live.hami_lock import HamiLocks
+from dovetail.kube.live.mirror import Mirror, Stand
+from dovetail.kube.live.reader import Reader
+from dovetail.kube.live.sources import Sources
+from dovetail.kube.live.tell import Condition, Teller
+from dovetail.kube.live.volume_mirror import VolumeMirror
+from dovetail.kube.live.volumes import Task, bind_volumes
+from dovetail.kube.settings import Settings
+from dovetail.model.events import Bind
+
+GOODBYE = 10.0  # seconds for what is under way when we are asked to end
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to run. Everything has a default but who we are."""
+
+    identity: str
+    profiles: Mapping[str, Settings]  # scheduler name -> how its pods are read
+    arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # policy name -> its arguments
+    namespace: str = "kube-system"  # of the lease
+    lease: str = "dovetail-scheduler"
+    hami_lock: str = "auto"
+    at_once: int = 64  # Bindings on their way
+    device_resources: tuple[str, ...] = ("nvidia.com/gpu",)
+
+
+class Lost(Exception):
+    """We must not write any more."""
+
+
+class Service:
+    """`await run()`; ends when `stop` is called, and raises Lost where another one is the scheduler now."""
+
+    def __init__(
+        self,
+        api: Api,
+        options: Options,
+        *,
+        now: Callable[[], float],
+        log: Callable[..., None],
+        compile_kernels: Callable[[Scheduler], Any] = lambda scheduler: None,  # blocks; called in a thread
+    ) -> None:
+        self._api, self._options, self._now, self._log = api, options, now, log
+        self._compile_kernels = compile_kernels
+        self.scheduler = Scheduler(
+            options.arguments, mode="interpreted", device_resources=options.device_resources, cache=True
+        )
+        self.mirror = Mirror(Reader(options.profiles), now)
+        self.volumes = VolumeMirror()
+        self.election = Election(
+            api, options.identity, name=options.lease, namespace=options.namespace, now=now, log=log
+        )
+        self.ready = False
+        self.state = "starting"  # for people: what we are doing until we are ready
+        self.driver: Driver | None = None
+        self.reflectors: list[Reflector[Any]] = []
+        self._stop = asyncio.Event()
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    async def run(self) -> None:
+        try:
+            await self._until_stopped(self._serve())
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _until_stopped(self, work: Any) -> None:
+        """Work until it ends or fails, or until we are asked to stop."""
+        serving, stopping = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
+        try:
+            done, _ = await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if serving in done:
+                serving.result()
+            elif self.driver is not None:
+                await self._say_goodbye(self.driver)
+        finally:
+            for task in (serving, stopping):
+                task.cancel()
+            await asyncio.gather(serving, stopping, return_exceptions=True)
+
+    async def _serve(self) -> None:
+        server = await self._server_version()
+        warming = asyncio.create_task(asyncio.to_thread(self._compile_kernels, self.scheduler))
+        self._tasks.append(warming)
+        self.state = "waiting for the lease"
+        arrival = await self.election.acquire()
+        leading = self._start(self.election.keep())
+        self._log(f"leading as {self.election.identity}, epoch {self.election.epoch}")
+        driver = self.driver = self._put_together(server)
+        await self._fill(driver)
+        if arrival is Arrival.TAKEN_OVER:
+            await self._fence(driver)
+        self.state = "compiling kernels"
+        await warming
+        self.scheduler.compile()
+        gc.collect()
+        gc.freeze()  # what is there now stays: looking through it again and again costs more than it finds
+        self.ready, self.state = True, "ready"
+        self._log(f"ready: {len(self.mirror.nodes)} nodes, {len(self.mirror.pods)} pods")
+        driver.paused = False
+        driver.happened(())
+        await self._watch_over(leading, driver)
+
+    async def _watch_over(self, leading: asyncio.Task[Any], driver: Driver) -> None:
+        fenced = driver.fenced = asyncio.get_running_loop().create_future()
+        working = {leading, fenced, *(task for task in self._tasks if task is not leading and not task.done())}
+        done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
+        self.ready = False
+        for task in done:
+            if task is leading:
+                task.result()
+                raise Lost("the lease is lost")
+            try:
+                task.result()
+            except Fenced as error:
+                raise Lost(str(error)) from None
+        raise RuntimeError("a part of the scheduler ended by itself")
+
+    def _start(self, work: Any) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
+        self._tasks.append(task)
+        return task
+
+    def _put_together(self, server: tuple[int, int]) -> Driver:
+        driver = Driver(self.scheduler, self.mirror, epoch=self.election.epoch, now=self._now, log=self._log)
+        driver.paused = True
+        vendors = next(iter(self._options.profiles.values())).vendors
+        locks = HamiLocks(
+            self._api,
+            exists=self.mirror.has,
+            now=self._now,
+            log=self._log,
+            setting=self._options.hami_lock,
+        )
+        driver.teller = Teller(
+            self._api,
+            self.election.identity,
+            written=self._condition_written,
+            busy=lambda: bool(driver.binder.under_way),
+            now=self._now,
+            log=self._log,
+        )
+        driver.binder = Binder(
+            self._api,
+            vendors,
+            nodes=self.mirror.nodes,
+            version_of=self._version_of,
+            settled=driver.teller.settled,
+            volumes=self._bind_volumes,
+            report=driver.outcome,
+            now=self._now,
+            server=server,
+            turn=locks,
+            most=self._options.at_once,
+        )
+        sources = Sources(self._api, driver, self.volumes, locks, vendors, self._now, self._log)
+        self.reflectors = sources.reflectors
+        return driver
+
+    async def _fill(self, driver: Driver) -> None:
+        """List everything; deciding waits until all of it is known."""
+        self.state = "listing the cluster"
+        for reflector in self.reflectors:
+            self._start(reflector.run())
+        self._start(driver.run())
+        self._start(driver.teller.run())
+        waiting = [asyncio.create_task(reflector.synced()) for reflector in self.reflectors]
+        await asyncio.gather(*waiting)
+        driver.take_truth()
+
+    async def _fence(self, driver: Driver) -> None:
+        """Nothing that our predecessor sent may become true after this."""
+        self.state = "fencing off the scheduler before us"
+        waiting = [(uid, known) for uid, known in self.mirror.pods.items() if known.stand is Stand.WAITS]
+        count = await stamp(self._api, waiting, self.election.epoch, driver.hear_pod)
+        self._log(f"took over from a scheduler that did not say goodbye: stamped {count} pods that wait")
+
+    async def _say_goodbye(self, driver: Driver) -> None:
+        self._log("stopping: waiting for what is under way")
+        self.ready, driver.paused = False, True
+        await driver.binder.drain(GOODBYE)
+        clean = not driver.binder.under_way
+        await driver.teller.flush(2.0)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if clean:
+            await self.election.release()
+
+    # ---- what the binder asks -----------------------------------------------------------------------------------
+
+    def _version_of(self, bind: Bind) -> str | None:
+        known = self.mirror.pods.get(bind.pod.uid)
+        if known is None or known.stand is not Stand.WAITS or known.pod != bind.pod:
+            return None
+        return known.version
+
+    def _condition_written(self, uid: str, version: str, condition: Condition) -> None:
+        known = self.mirror.pods.get(uid)
+        if known is not None and known.stand is Stand.WAITS and version:
+            known.version, known.condition = version, condition
+
+    async def _bind_volumes(self, bind: Bind) -> str:
+        truth = VolumeTruth(self.mirror, self.volumes)
+        problem = await bind_volumes(Task(bind.pod.uid, str(bind.decision.node), bind.volumes), self._api, truth)
+        return problem.message if problem is not None else ""
+
+    async def _server_version(self) -> tuple[int, int]:
+        self.state = "connecting"
+        said = msgspec.json.decode(await retrying(lambda: self._api.get("/version"), tries=8), type=_Version)
+        try:
+            return int(said.major), int(said.minor.rstrip("+"))
+        except ValueError:
+            raise ApiError(f"the server's version {said.major}.{said.minor} cannot be read") from None
+
+
+class VolumeTruth:
+    """What a pod's volumes wait for."""
+
+    def __init__(self, mirror: Mirror, volumes: VolumeMirror) -> None:
+        self._mirror, self._volumes = mirror, volumes
+        self.claim, self.volume, self.changed = volumes.claim, volumes.volume, volumes.changed
+
+    def node_labels(self, name: str) -> Mapping[str, str] | None:
+        node = self._mirror.nodes.get(name)
+        return node.labels if node is not None else None
+
+    def has_pod(self, uid: str) -> bool:
+        return uid in self._mirror.pods
+
+
+class _Version(msgspec.Struct, frozen=True):
+    major: str = ""
+    minor: str = ""

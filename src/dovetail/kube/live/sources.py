@@ -1,0 +1,118 @@
+"""What is listed and watched, and who is told. One reflector per resource."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from dovetail.kube import objects
+from dovetail.kube.api.client import Api
+from dovetail.kube.api.reflector import Reflector
+from dovetail.kube.api.typed import Unreadable
+from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
+from dovetail.kube.decode import Found
+from dovetail.kube.live.driver import Driver
+from dovetail.kube.live.hami_lock import HamiLocks
+from dovetail.kube.live.volume_mirror import PATHS, TYPES, VolumeMirror
+from dovetail.kube.problems import Problems
+from dovetail.kube.quotas import quota_from
+from dovetail.kube.vendors import Vendors
+from dovetail.model.events import QuotaChanged, VolumesChanged
+from dovetail.model.pod import Quota
+
+# Kinds of PodGroup: API group -> path. Those that are not served have no objects.
+POD_GROUPS = {
+    "scheduling.x-k8s.io": "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
+    "scheduling.sigs.k8s.io": "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups",
+    "scheduling.volcano.sh": "/apis/scheduling.volcano.sh/v1beta1/podgroups",
+}
+NEWEST = ""  # a list that is not older than what anybody was told
+
+
+class Sources:
+    def __init__(
+        self,
+        api: Api,
+        driver: Driver,
+        volumes: VolumeMirror,
+        locks: HamiLocks,
+        vendors: Vendors,
+        now: Callable[[], float],
+        log: Callable[..., None],
+    ) -> None:
+        self._driver, self._volumes, self._locks, self._vendors = driver, volumes, locks, vendors
+        self._now, self._log = now, log
+        watch = partial(Reflector, api, report=log, first_version=NEWEST)
+        self.reflectors: list[Reflector[Any]] = [
+            watch("/api/v1/nodes", objects.Node, self._nodes),
+            watch("/api/v1/pods", objects.Pod, self._pods),
+            watch("/api/v1/namespaces", objects.Namespace, self._namespaces),
+            watch("/api/v1/resourcequotas", objects.ResourceQuota, self._quotas),
+            *(watch(path, TYPES[kind], partial(self._volume_objects, kind)) for kind, path in PATHS.items()),
+            *(watch(path, objects.PodGroup, partial(self._pod_groups, name)) for name, path in POD_GROUPS.items()),
+        ]
+        self._known_quotas: dict[tuple[str, str], Quota] = {}
+
+    def _nodes(self, batch: list[Event[objects.Node]]) -> None:
+        self._complain("Node", batch)
+        self._locks.hear(batch)
+        self._driver.happened(self._driver.mirror.hear_nodes(batch))
+        self._driver.say_problems()
+        self._volumes.notify()
+
+    def _pods(self, batch: list[Event[objects.Pod]]) -> None:
+        self._complain("Pod", batch)
+        self._driver.hear_pods(batch)
+        self._volumes.notify()
+
+    def _namespaces(self, batch: list[Event[objects.Namespace]]) -> None:
+        self._driver.happened(self._driver.mirror.hear_namespaces(batch))
+
+    def _pod_groups(self, api_group: str, batch: list[Event[objects.PodGroup]]) -> None:
+        self._complain("PodGroup", batch)
+        self._driver.happened(self._driver.mirror.hear_pod_groups(batch, api_group))
+
+    def _volume_objects(self, kind: str, batch: list[Event[Any]]) -> None:
+        self._complain(kind, batch)
+        heard = self._volumes.hear(kind, batch)
+        if heard.facts or heard.gone:
+            self._driver.happened((VolumesChanged(self._now(), heard.facts, heard.gone),))
+
+    def _quotas(self, batch: list[Event[objects.ResourceQuota]]) -> None:
+        for event in batch:
+            if isinstance(event, Replaced):
+                there = {(one.metadata.namespace, one.metadata.name) for one in event.items}
+                for key in [key for key in self._known_quotas if key not in there]:
+                    self._drop_quota(key)
+                for one in event.items:
+                    self._set_quota(one)
+            elif isinstance(event, Changed):
+                self._set_quota(event.object)
+            elif isinstance(event, Deleted):
+                self._drop_quota((event.ref.namespace, event.ref.name))
+
+    def _set_quota(self, source: objects.ResourceQuota) -> None:
+        """Only HAMi's limits on memory and compute: what Kubernetes counts, the API server has checked already."""
+        meta, problems = source.metadata, Problems()
+        where = f"ResourceQuota {meta.namespace}/{meta.name}"
+        found = Found(where, "ResourceQuota", "", meta.namespace, meta.name, source)
+        read = quota_from(found, self._vendors, problems)
+        key = (meta.namespace, meta.name)
+        if not read.device_memory_mib and not read.device_compute_milli:
+            self._drop_quota(key)
+            return
+        quota = Quota(read.namespace, read.name, {}, read.device_memory_mib, read.device_compute_milli)
+        if self._known_quotas.get(key) != quota:
+            self._known_quotas[key] = quota
+            self._driver.happened((QuotaChanged(self._now(), *key, quota),))
+
+    def _drop_quota(self, key: tuple[str, str]) -> None:
+        if self._known_quotas.pop(key, None) is not None:
+            self._driver.happened((QuotaChanged(self._now(), *key, None),))
+
+    def _complain(self, kind: str, batch: Iterable[Event[Any]]) -> None:
+        for event in batch:
+            bad = event.unreadable if isinstance(event, Replaced) else []
+            for one in [event] if isinstance(event, Unreadable) else bad:
+                self._log(f"{kind} {one.ref} cannot be read and is taken as it was before: {one.message}")

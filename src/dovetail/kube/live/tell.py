@@ -1,0 +1,202 @@
+"""Tells people: the pod's condition, and events. After the binds, never in their way, and only what is new.
+
+Conditions say why a pod waits and are written where they differ from what the pod says already. Events trail: they
+are sent while nothing is being bound, and the oldest are dropped when there are too many.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dovetail.kube.api.client import Api
+from dovetail.kube.api.errors import ApiError, Throttled, Unavailable
+from dovetail.kube.api.retry import BACKOFF, REAL, World
+from dovetail.kube.api.typed import version_of
+from dovetail.kube.live.words import cut
+from dovetail.model.pod import Pod
+
+CONTROLLER = "dovetail.dev/scheduler"
+MOST_EVENTS = 5_000  # waiting to be sent
+WRITERS = 8  # conditions on their way at once
+EVENT_WRITERS = 2
+PATIENCE = 2.0  # seconds that events wait for binds to pass, at the most
+
+
+class Condition(NamedTuple):
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An event about a pod."""
+
+    pod: Pod
+    reason: str
+    text: str
+    warning: bool = False
+    action: str = "Scheduling"
+
+
+class Teller:
+    def __init__(
+        self,
+        api: Api,
+        instance: str,
+        *,
+        written: Callable[[str, str, Condition], None],  # uid, its new resourceVersion, what it says now
+        busy: Callable[[], bool],  # something is being bound
+        now: Callable[[], float],
+        log: Callable[[str], None],
+        world: World = REAL,
+    ) -> None:
+        self._api, self._instance, self._written = api, instance[:128], written
+        self._busy, self._now, self._log, self._world = busy, now, log, world
+        self._conditions: OrderedDict[str, tuple[Pod, Condition]] = OrderedDict()  # by uid, the newest word counts
+        self._under_way: dict[str, asyncio.Event] = {}
+        self._events: deque[tuple[float, Note]] = deque(maxlen=MOST_EVENTS)
+        self._more, self._more_events = asyncio.Event(), asyncio.Event()
+        self.sent = self.dropped = self.conditions_written = 0
+
+    def waits(self, pod: Pod, condition: Condition) -> None:
+        """The pod is to say this; what it was to say before is forgotten."""
+        self._conditions[pod.uid] = (pod, condition)
+        self._more.set()
+
+    def forget(self, uid: str) -> None:
+        self._conditions.pop(uid, None)
+
+    def note(self, note: Note) -> None:
+        if len(self._events) == MOST_EVENTS:
+            self.dropped += 1
+        self._events.append((self._now(), note))
+        self._more_events.set()
+
+    async def settled(self, uid: str) -> None:
+        """Returns when no condition of the pod is on its way; none that waits will be sent any more."""
+        self.forget(uid)
+        under_way = self._under_way.get(uid)
+        if under_way is not None:
+            await under_way.wait()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(WRITERS):
+                tasks.create_task(self._write_conditions())
+            for _ in range(EVENT_WRITERS):
+                tasks.create_task(self._send_events())
+
+    async def flush(self, seconds: float) -> None:
+        """Send what is left, as long as that."""
+        deadline = self._world.now() + seconds
+        while (self._conditions or self._events or self._under_way) and self._world.now() < deadline:
+            await self._world.sleep(0.02)
+
+    # ---- conditions ---------------------------------------------------------------------------------------------
+
+    async def _write_conditions(self) -> None:
+        while True:
+            if not self._conditions:
+                self._more.clear()
+                await self._more.wait()
+                continue
+            uid, (pod, condition) = self._conditions.popitem(last=False)
+            if uid in self._under_way:  # another writer has an older word of the same pod
+                await self._under_way[uid].wait()
+                self._conditions.setdefault(uid, (pod, condition))
+                continue
+            done = self._under_way[uid] = asyncio.Event()
+            try:
+                await self._write(pod, condition)
+            finally:
+                del self._under_way[uid]
+                done.set()
+
+    async def _write(self, pod: Pod, condition: Condition) -> None:
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+        said: dict[str, Any] = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastTransitionTime": _stamp(self._now(), digits=0),
+        }
+        body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [said]}}
+        for failures in range(1, 6):
+            try:
+                answer = await self._api.patch(path, body, "strategic")
+                self.conditions_written += 1
+                self._written(pod.uid, version_of(answer), condition)
+                return
+            except (Throttled, Unavailable) as error:
+                await self._world.sleep(BACKOFF.wait(failures, self._world.chance(), error.retry_after))
+                if pod.uid in self._conditions:
+                    return  # there is something newer to say
+            except ApiError as error:
+                if error.code not in (404, 409):  # the pod is gone or another one: nobody to tell
+                    self._log(f"condition of {pod.key}: {error.message}")
+                return
+        self._conditions.setdefault(pod.uid, (pod, condition))
+        self._more.set()
+
+    # ---- events -------------------------------------------------------------------------------------------------
+
+    async def _send_events(self) -> None:
+        while True:
+            if not self._events:
+                self._more_events.clear()
+                await self._more_events.wait()
+                continue
+            at, note = self._events[0]
+            if self._busy() and self._now() - at < PATIENCE:
+                await self._world.sleep(0.05)
+                continue
+            if not self._events:
+                continue
+            at, note = self._events.popleft()
+            await self._send(at, note)
+
+    async def _send(self, at: float, note: Note) -> None:
+        pod = note.pod
+        body = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": f"{pod.name[:200]}.{int(at * 1e9):x}", "namespace": pod.namespace},
+            "eventTime": _stamp(at, digits=6),
+            "reportingController": CONTROLLER,
+            "reportingInstance": self._instance,
+            "action": note.action,
+            "reason": note.reason,
+            "type": "Warning" if note.warning else "Normal",
+            "note": cut(note.text),
+            "regarding": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": pod.name,
+                "namespace": pod.namespace,
+                "uid": pod.uid,
+            },
+        }
+        try:
+            await self._api.post(f"/apis/events.k8s.io/v1/namespaces/{pod.namespace}/events", msgspec.json.encode(body))
+            self.sent += 1
+        except (Throttled, Unavailable) as error:
+            self.dropped += 1
+            await self._world.sleep(BACKOFF.wait(2, self._world.chance(), error.retry_after))
+        except ApiError as error:
+            self.dropped += 1
+            if error.code not in (404, 409):
+                self._log(f"event about {pod.key}: {error.message}")
+
+
+def _stamp(seconds: float, digits: int) -> str:
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if digits else "%Y-%m-%dT%H:%M:%SZ")

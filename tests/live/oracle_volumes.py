@@ -1,7 +1,7 @@
 """Generated clusters in which every rule about volumes says yes to some nodes and no to others.
 
-Cases share four nodes and nothing else: each has its own namespace, class, driver, volumes and claims, so that one run
-of kube-scheduler answers for all of them.
+Cases share four nodes and nothing else: each has its own class, driver, volumes and claims, so that one run of
+kube-scheduler answers for all of them.
 """
 
 from __future__ import annotations
@@ -37,10 +37,6 @@ class Case:
     deleted: list[str] = field(default_factory=list)  # paths
 
     @property
-    def namespace(self) -> str:
-        return f"case-{self.number}"
-
-    @property
     def driver(self) -> str:
         return f"csi-{self.number}.example.com"
 
@@ -51,15 +47,13 @@ class Case:
         return self.chance.choice(choices)
 
     def name(self, word: str) -> str:
-        """Of something without a namespace."""
         return f"{word}-{self.number}"
 
 
 def case(number: int, seed: int) -> Case:
     made = Case(number, Random(f"{seed}/{number}"))
-    made.objects.append((f"{CORE}/namespaces", _object("Namespace", made.namespace)))
     _class(made)
-    claims = [f"claim-{n}" for n in range(made.one_of(1, 1, 2, 3))]
+    claims = [made.name(f"claim-{n}") for n in range(made.one_of(1, 1, 2, 3))]
     for n, name in enumerate(claims):
         _claim(made, name, n)
     for n in range(made.one_of(0, 1, 2, 4)):
@@ -68,16 +62,15 @@ def case(number: int, seed: int) -> Case:
         made.limits = {node: made.one_of(0, 1, 2, 3) for node in NODES if made.maybe(60)}
     for n in range(made.one_of(0, 0, 1, 3)):
         used = made.chance.sample(claims, made.one_of(1, len(claims)))
-        made.objects.append(_pod(made, f"runs-{n}", used, nodeName=made.one_of(*NODES)))
+        made.objects.append(_pod(made, made.name(f"runs-{n}"), used, nodeName=made.one_of(*NODES)))
     asked = [*claims, *(["no-such-claim"] if made.maybe(4) else [])]
-    made.objects.append(_pod(made, "asks", asked, schedulerName="oracle", ephemeral=made.maybe(10)))
+    made.objects.append(_pod(made, made.name("asks"), asked, schedulerName="oracle", ephemeral=made.maybe(10)))
     return made
 
 
-def _object(kind: str, name: str, namespace: str = "", **fields: Any) -> Object:
-    group = "v1" if kind in ("Namespace", "Pod", "PersistentVolume", "PersistentVolumeClaim") else "storage.k8s.io/v1"
-    meta = {"name": name, **({"namespace": namespace} if namespace else {}), **fields.pop("meta", {})}
-    return {"apiVersion": group, "kind": kind, "metadata": meta, **fields}
+def _object(kind: str, name: str, **fields: Any) -> Object:
+    version = "v1" if kind in ("Pod", "PersistentVolume", "PersistentVolumeClaim") else "storage.k8s.io/v1"
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **fields.pop("meta", {})}, **fields}
 
 
 def _class(made: Case) -> None:
@@ -85,7 +78,7 @@ def _class(made: Case) -> None:
     if made.maybe(4):
         return  # nobody knows the claims' class
     fields: Object = {
-        "provisioner": made.one_of("kubernetes.io/no-provisioner", made.driver, made.driver),
+        "provisioner": made.one_of("kubernetes.io/no-provisioner", made.driver, made.driver, "kubernetes.io/aws-ebs"),
         "volumeBindingMode": made.one_of("Immediate", *["WaitForFirstConsumer"] * 9),
     }
     if made.maybe(30):
@@ -103,8 +96,8 @@ def _class(made: Case) -> None:
                 room["capacity"] = made.one_of("1Gi", "5Gi", "20Gi")
             if made.maybe(20):
                 room["maximumVolumeSize"] = made.one_of("1Gi", "5Gi")
-            path = f"{STORAGE}/namespaces/{made.namespace}/csistoragecapacities"
-            made.objects.append((path, _object("CSIStorageCapacity", f"room-{n}", made.namespace, **room)))
+            path = f"{STORAGE}/namespaces/default/csistoragecapacities"
+            made.objects.append((path, _object("CSIStorageCapacity", made.name(f"room-{n}"), **room)))
 
 
 def _expression(key: str, operator: str, *values: str) -> Object:
@@ -120,19 +113,21 @@ def _claim(made: Case, name: str, n: int) -> None:
         "storageClassName": made.name("class") if made.maybe(97) else "",
         "volumeMode": made.one_of("Filesystem", "Filesystem", "Filesystem", "Block"),
     }
+    if made.maybe(8):
+        spec["volumeAttributesClassName"] = "gold"
     if made.maybe(45):
         volume = made.name(f"bound-{n}")
         spec["volumeName"] = volume
         annotations = {} if made.maybe(5) else dict(BOUND)
         if made.maybe(95):
-            _volume(made, volume, {"namespace": made.namespace, "name": name}, phase="Bound")
+            _volume(made, volume, {"namespace": "default", "name": name}, phase="Bound")
     elif made.maybe(15):
         annotations[SELECTED] = made.one_of(*NODES)
     elif made.maybe(15):
         spec["selector"] = made.one_of({"matchLabels": {"tier": "fast"}}, _expression("tier", "NotIn", "slow"))
-    path = f"{CORE}/namespaces/{made.namespace}/persistentvolumeclaims"
+    path = f"{CORE}/namespaces/default/persistentvolumeclaims"
     meta = {"annotations": annotations}
-    made.objects.append((path, _object("PersistentVolumeClaim", name, made.namespace, meta=meta, spec=spec)))
+    made.objects.append((path, _object("PersistentVolumeClaim", name, meta=meta, spec=spec)))
     if made.maybe(3):
         made.statuses.append((f"{path}/{name}", {"phase": "Lost"}))
     if made.maybe(3):
@@ -142,7 +137,7 @@ def _claim(made: Case, name: str, n: int) -> None:
 def _free_volume(made: Case, n: int) -> None:
     """Nobody's yet, or kept for a claim of this name."""
     name = made.name(f"free-{n}")
-    kept = {"namespace": made.namespace, "name": made.one_of("claim-0", "claim-1", "another")}
+    kept = {"namespace": "default", "name": made.name(made.one_of("claim-0", "claim-1", "another"))}
     _volume(made, name, kept if made.maybe(20) else None, phase=made.one_of(*["Available"] * 8, "Released", "Pending"))
     if made.maybe(5):
         made.deleted.append(f"{CORE}/persistentvolumes/{name}")
@@ -153,6 +148,7 @@ def _volume(made: Case, name: str, owner: Object | None, phase: str) -> None:
         {"csi": {"driver": made.driver, "volumeHandle": made.one_of(name, f"shared-{made.number}")}},
         {"csi": {"driver": made.driver, "volumeHandle": name}},
         {"hostPath": {"path": "/mnt"}},
+        {"awsElasticBlockStore": {"volumeID": f"aws://x/vol-{made.number}"}},
     )
     spec: Object = {
         "capacity": {"storage": made.one_of("1Gi", "5Gi", "10Gi", "20Gi")},
@@ -165,6 +161,8 @@ def _volume(made: Case, name: str, owner: Object | None, phase: str) -> None:
     }
     if owner is not None:
         spec["claimRef"] = owner
+    if "csi" in source and made.maybe(8):
+        spec["volumeAttributesClassName"] = "gold"
     if made.maybe(60):
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": made.chance.sample(TERMS, made.one_of(1, 1, 2))}}
     labels = {"tier": made.one_of("fast", "slow")} if made.maybe(50) else {}
@@ -208,7 +206,7 @@ def _pod(made: Case, name: str, claims: list[str], ephemeral: bool = False, **sp
         volumes.append({"name": "own", "ephemeral": {"volumeClaimTemplate": {"spec": inner}}})
     container = {"name": "main", "image": "registry.k8s.io/pause:3.10"}
     body = {"containers": [container], "volumes": volumes, **spec}
-    return f"{CORE}/namespaces/{made.namespace}/pods", _object("Pod", name, made.namespace, spec=body)
+    return f"{CORE}/namespaces/default/pods", _object("Pod", name, spec=body)
 
 
 def own_claim(pod: Object, number: int) -> Object:
@@ -218,4 +216,4 @@ def own_claim(pod: Object, number: int) -> Object:
     own: Object = {} if number % 3 == 0 else {"ownerReferences": [owner]}
     template = next(volume["ephemeral"] for volume in pod["spec"]["volumes"] if "ephemeral" in volume)
     spec = template["volumeClaimTemplate"]["spec"]
-    return _object("PersistentVolumeClaim", f"{meta['name']}-own", meta["namespace"], meta=own, spec=spec)
+    return _object("PersistentVolumeClaim", f"{meta['name']}-own", meta=own, spec=spec)

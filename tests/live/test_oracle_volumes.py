@@ -26,6 +26,10 @@ from tools.controlplane.objects import node
 from tools.controlplane.plane import ControlPlane
 
 CASES = 150
+EBS, EBS_LIMITS = (
+    "ebs.csi.aws.com",
+    {"a": 0, "b": 1, "c": 6, "d": 1000},
+)  # all cases' in-tree volumes count for this one
 READ = (
     f"{CORE}/nodes",
     f"{CORE}/pods",
@@ -44,7 +48,7 @@ class Extender(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.left: dict[str, set[str]] = {}  # namespace -> nodes
+        self.left: dict[str, set[str]] = {}  # pod -> nodes
 
     @property
     def config(self) -> Object:
@@ -56,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.left.setdefault(asked["Pod"]["metadata"]["namespace"], set(asked["NodeNames"]))
+        self.server.left.setdefault(asked["Pod"]["metadata"]["name"], set(asked["NodeNames"]))
         answer = json.dumps({"NodeNames": [], "FailedNodes": dict.fromkeys(asked["NodeNames"], "seen")}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
@@ -88,6 +92,7 @@ def create(api: Client, cases: list[Case]) -> None:
             for one in cases
             if name in one.limits
         ]
+        drivers.append({"name": EBS, "nodeID": name, "allocatable": {"count": EBS_LIMITS[name]}})
         csi = {
             "apiVersion": "storage.k8s.io/v1",
             "kind": "CSINode",
@@ -107,7 +112,7 @@ def create(api: Client, cases: list[Case]) -> None:
 
 
 def answers(plane: ControlPlane, api: Client, cases: list[Case]) -> dict[str, set[str]]:
-    """namespace -> nodes that kube-scheduler's filters leave to the case's pod."""
+    """pod -> nodes that kube-scheduler's filters leave to the case's pod."""
     with extender() as server:
         profile = {"schedulerName": "oracle"}
         plane.start_scheduler(
@@ -117,12 +122,12 @@ def answers(plane: ControlPlane, api: Client, cases: list[Case]) -> dict[str, se
         def tried() -> bool:
             pods = api.list("Pod", None, fieldSelector="spec.schedulerName=oracle")
             return len(pods) == len(cases) and all(
-                pod["metadata"]["namespace"] in server.left or pod["status"].get("conditions") for pod in pods
+                pod["metadata"]["name"] in server.left or pod["status"].get("conditions") for pod in pods
             )
 
         api.wait_until(tried, "every pod was tried", 120)
         plane.stop_component("kube-scheduler", grace=0)
-        return {one.namespace: server.left.get(one.namespace, set()) for one in cases}
+        return {name: server.left.get(name, set()) for name in (one.name("asks") for one in cases)}
 
 
 def read(api: Client) -> ClusterInput:
@@ -135,7 +140,7 @@ def read(api: Client) -> ClusterInput:
 
 
 def ours(given: ClusterInput) -> dict[str, dict[str, str]]:
-    """namespace -> node -> why the case's pod is refused there, "" where it is not."""
+    """pod -> node -> why it is refused there, "" where it is not."""
     ledger = Ledger(builder(False).book_keeping(), Interner())
     volumes = Volumes(ledger)
     for one in given.nodes:
@@ -148,7 +153,7 @@ def ours(given: ClusterInput) -> dict[str, dict[str, str]]:
         whatever = volumes.refusal(pod)
         codes = volumes.refusals(pod).tolist() if whatever is None else [int(whatever)] * len(ledger.nodes)
         names = (each.name for each in ledger.nodes)
-        said[pod.namespace] = {name: Reason(code).name if code else "" for name, code in zip(names, codes, strict=True)}
+        said[pod.name] = {name: Reason(code).name if code else "" for name, code in zip(names, codes, strict=True)}
     return said
 
 
@@ -158,8 +163,8 @@ def test_kube_scheduler_leaves_the_same_nodes(plane: ControlPlane, api: Client, 
     cases = [case(number, seed) for number in range(CASES)]
     create(api, cases)
     expected, found = answers(plane, api, cases), ours(read(api))
-    left = {namespace: {name for name, reason in said.items() if not reason} for namespace, said in found.items()}
-    assert {name: (left[name], expected[name], found[name]) for name in expected if left[name] != expected[name]} == {}
+    left = {pod: {name for name, reason in said.items() if not reason} for pod, said in found.items()}
+    assert {pod: (found[pod], expected[pod]) for pod in expected if left[pod] != expected[pod]} == {}
     reasons = {reason for said in found.values() for reason in said.values()}
     assert reasons == {  # a generator that never reaches a rule proves nothing about it
         "",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tools.controlplane.client import Client, Object
 from tools.controlplane.hami_plugin import LOCK, PHASE, TO_ALLOCATE
 from tools.controlplane.kubelet import Kubelet
@@ -137,3 +139,14 @@ def test_hamis_plugin_complains_when_the_lock_is_for_another_pod(api: Client, ku
     assert failed["metadata"]["annotations"][PHASE] == "failed"
     assert api.get("Node", "a")["metadata"]["annotations"][LOCK].endswith(",other")
     assert len(kubelet.complaints) == 1
+
+
+def test_kwok_can_stand_in_instead(plane: ControlPlane, api: Client) -> None:
+    if not plane.binaries.has("kwok"):
+        pytest.skip("KWOK is not built: `python -m tools.build --kwok`")
+    plane.start_kwok()
+    api.create(node("a"))
+    bind(api, "p")
+    in_phase(api, "p", "Running")
+    api.delete("Pod", "p")
+    api.wait_until(lambda: api.find("Pod", "p") is None, "the pod is gone")

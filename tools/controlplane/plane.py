@@ -15,6 +15,7 @@ from typing import Any
 from tools.controlplane.binaries import Binaries, find
 from tools.controlplane.client import Access, Client, Object
 from tools.controlplane.process import GRACE_SECONDS, Failed, Process, Room, free_ports
+from tools.controlplane.recipes import KWOK
 from tools.controlplane.users import Users, service_account_key
 
 # What makes pods out of workloads and cleans up after them. No node controllers: nothing taints or evicts by itself.
@@ -92,6 +93,12 @@ class ControlPlane:
     def url(self) -> str:
         return f"https://127.0.0.1:{self.port}"
 
+    @property
+    def version(self) -> tuple[int, int]:
+        """(1, 36): for the few things that differ between series."""
+        said = self.client().ask("GET", "/version")
+        return int(said["major"]), int(said["minor"])
+
     def client(self, user: str | None = "admin") -> Client:
         """A client for one of USERS; None is nobody in particular."""
         if user not in self._clients:
@@ -162,8 +169,8 @@ class ControlPlane:
     def start_kwok(self) -> None:
         """KWOK as the kubelet of all nodes, instead of the stand-in."""
         (port,) = free_ports(1)
-        flags = [f"--kubeconfig={self.kubeconfig()}", "--manage-all-nodes=true", f"--server-address=127.0.0.1:{port}"]
-        process = self._launch("kwok", flags)
+        serving = [f"--server-address=127.0.0.1:{port}", f"--config={KWOK.folder / 'stages.yaml'}"]
+        process = self._launch("kwok", [f"--kubeconfig={self.kubeconfig()}", "--manage-all-nodes=true", *serving])
         process.wait_until(lambda: _answers(f"http://127.0.0.1:{port}/healthz"))
 
     # --- history

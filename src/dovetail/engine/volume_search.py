@@ -6,7 +6,7 @@ of the pod took there. Equal volumes: the smaller name (kube-scheduler takes any
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from dovetail.policies.rows import Ints
 
 Bools = npt.NDArray[np.bool_]
 NOTHING = -1
+AT_A_TIME = 10_000  # rows on which volumes are offered
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +95,35 @@ class Shelf:
 
     def take(self, volumes: Iterable[Volume], taken: Ints, before: Sequence[Ints], labels: LabelRows) -> None:
         """On each row the first volume that is usable there and that no claim before took there."""
-        missing = len(taken)
-        for volume in volumes:
-            number = self._number.setdefault(volume.name, len(self.volumes))
-            if number == len(self.volumes):
-                self.volumes.append(volume)
-            rows = labels.matching(volume.affinity)
-            rows = rows[taken[rows] == NOTHING]
+        for rows, numbers in self._offers(volumes, labels):
+            free = taken[rows] == NOTHING
             for other in before:
-                rows = rows[other[rows] != number]
-            taken[rows] = number
-            missing -= len(rows)
-            if not missing:
+                free &= other[rows] != numbers
+            first, at = np.unique(rows[free], return_index=True)
+            taken[first] = numbers[free][at]
+            if (taken != NOTHING).all():
                 return
+
+    def _offers(self, volumes: Iterable[Volume], labels: LabelRows) -> Iterator[tuple[Ints, Ints]]:
+        """(rows, volume there) in the order of the volumes, some thousands at a time."""
+        rows: list[Ints] = []
+        numbers: list[int] = []
+        waiting = 0
+        for volume in volumes:
+            rows.append(labels.matching(volume.affinity))
+            numbers.append(self._numbered(volume))
+            waiting += len(rows[-1])
+            if waiting >= AT_A_TIME:
+                yield np.concatenate(rows), np.repeat(numbers, [len(part) for part in rows])
+                rows, numbers, waiting = [], [], 0
+        if rows:
+            yield np.concatenate(rows), np.repeat(numbers, [len(part) for part in rows])
+
+    def _numbered(self, volume: Volume) -> int:
+        number = self._number.setdefault(volume.name, len(self.volumes))
+        if number == len(self.volumes):
+            self.volumes.append(volume)
+        return number
 
 
 def selected(selector: Selector) -> tuple[AffinityTerm, ...] | None:

@@ -85,7 +85,7 @@ class Stock:
             for volume in self._free.get(claim.storage_class, {}).values()
             if volume.name not in self._given
             and _has_room(volume, claim)
-            and set(claim.access_modes) <= set(volume.access_modes)
+            and all(mode in volume.access_modes for mode in claim.access_modes)
             and (claim.selector is None or claim.selector.matches(volume.labels))
         ]
         return sorted(fitting, key=lambda volume: (volume.capacity, volume.name))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -96,7 +95,6 @@ def main() -> None:
                 print(describe(plane, dovetail, demos[0]), flush=True)
                 watch_over(plane, dovetail)
             finally:
-                print("\nStopping", flush=True)
                 if dovetail:
                     dovetail.stop()
 
@@ -111,8 +109,6 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        sys.exit(0)
+        print("\nStopped")
     except (Failed, Missing) as error:
         sys.exit(str(error))
-    except BrokenPipeError:
-        os._exit(1)

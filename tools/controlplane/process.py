@@ -116,9 +116,10 @@ class Room:
 
     def __init__(self) -> None:
         _sweep()
-        self.path = Path(tempfile.mkdtemp(prefix=ROOMS))
-        self._alive = (self.path / ".alive").open("w")
+        made = Path(tempfile.mkdtemp(prefix=f".{ROOMS}"))
+        self._alive = (made / ".alive").open("w")
         fcntl.flock(self._alive, fcntl.LOCK_EX)
+        self.path = made.rename(made.with_name(made.name.removeprefix(".")))  # only now can a sweep see it
 
     def close(self) -> None:
         self._alive.close()

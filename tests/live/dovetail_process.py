@@ -1,0 +1,77 @@
+"""`dovetail scheduler` as a process of its own, against a control plane, as user `dovetail` with the shipped rights."""
+
+from __future__ import annotations
+
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tools.controlplane.access import grant_dovetail
+from tools.controlplane.plane import ControlPlane
+from tools.controlplane.process import Process, free_ports
+
+DOVETAIL = str(Path(sys.executable).parent / "dovetail")
+
+
+class Dovetail:
+    """Start, kill and start again; the log goes on in one file."""
+
+    def __init__(self, plane: ControlPlane, *options: str, interpreted: bool = True) -> None:
+        self._plane = plane
+        self.port = free_ports(1)[0]
+        quick = ["--interpreted"] if interpreted else []
+        self._command = [
+            *(DOVETAIL, "scheduler", "--kubeconfig", str(plane.kubeconfig("dovetail"))),
+            *("--listen", f"127.0.0.1:{self.port}", "--identity", "test", *quick, *options),
+        ]
+        self.log = plane.path / "dovetail.log"
+        self.process: Process | None = None
+
+    def start(self, wait: bool = True) -> None:
+        self.process = Process("dovetail", self._command, self.log)
+        if wait:
+            self.process.wait_until(self.is_ready, 60.0)
+
+    def is_ready(self) -> bool:
+        return self.get("/readyz")[0] == 200
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, ""
+        except OSError:
+            return 0, ""
+
+    def metric(self, name: str) -> float:
+        for line in self.get("/metrics")[1].splitlines():
+            if line.startswith(f"{name} "):
+                return float(line.split()[1])
+        raise KeyError(name)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.stop(grace=0)
+
+    def stop(self, grace: float = 20.0) -> None:
+        if self.process is not None:
+            self.process.stop(grace)
+            self.process = None
+
+    def words(self) -> str:
+        return Path(self.log).read_text() if Path(self.log).exists() else ""
+
+
+@contextmanager
+def scheduling(plane: ControlPlane, *options: str, interpreted: bool = True) -> Iterator[Dovetail]:
+    grant_dovetail(plane.client())
+    dovetail = Dovetail(plane, *options, interpreted=interpreted)
+    try:
+        dovetail.start()
+        yield dovetail
+    finally:
+        dovetail.stop()

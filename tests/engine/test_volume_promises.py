@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.engine.volume_records import ANYONE, NOBODY, Helps
-from dovetail.model.events import Bind, GroupArrived, PodGone, Wait
+from dovetail.model.events import Bind, GroupArrived, PodBound, PodGone, Wait
 from dovetail.model.pod import Pod
+from dovetail.model.reason import Reason
 from dovetail.model.relations import Selector
 from dovetail.model.rules import AffinityTerm, Requirement
 from dovetail.model.volumes import (
@@ -106,6 +107,21 @@ def test_a_gang_that_finds_too_few_volumes_is_promised_none() -> None:
     (bind,) = scheduler.handle(GroupArrived(1.0, builders.group(pod("third", "two"))))
     assert isinstance(bind, Bind)
     assert [choice.volume for choice in bind.volumes] == ["v"]
+
+
+def test_a_bound_pod_that_is_put_back_has_its_promise_back() -> None:
+    """Preemption and what-if release pods and put them back, perhaps before we heard that their volumes are bound."""
+    scheduler = builders.cluster(builders.node("a"))
+    volumes, first = scheduler.related.volumes, pod("first", "one")
+    volumes.change([LOCAL, claim("one"), claim("two"), volume("v", 10)])
+    (bind,) = scheduler.handle(GroupArrived(0.0, builders.group(first)))
+    assert isinstance(bind, Bind)
+    scheduler.handle(PodBound(1.0, first.uid))
+    with scheduler.ledger.transaction():
+        scheduler.ledger.release(first.uid)
+        assert volumes.take(first, "a") == ()
+    assert volumes.take(first, "a") == bind.volumes
+    assert volumes.refusals(pod("second", "two")).tolist() == [Reason.VOLUME_NONE]
 
 
 def test_a_pod_that_runs_already_is_promised_nothing() -> None:

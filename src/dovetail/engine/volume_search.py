@@ -35,7 +35,8 @@ class Found:
 
     @property
     def satisfied(self) -> Bools:
-        return (self.taken != NOTHING) | self.can_make
+        found: Bools = self.taken != NOTHING
+        return found | self.can_make
 
     def volume(self, row: int) -> Volume | None:
         number = int(self.taken[row])

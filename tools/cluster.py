@@ -51,7 +51,7 @@ def start_dovetail(plane: ControlPlane) -> Process | None:
 def describe(plane: ControlPlane, dovetail: Process | None, demo: Path) -> str:
     version = plane.client().ask("GET", "/version")["gitVersion"]
     if dovetail:
-        scheduler = f"dovetail schedules pods with schedulerName: {SCHEDULER}; its log is {dovetail.log}"
+        scheduler = f"dovetail schedules pods with schedulerName: {SCHEDULER}, once {dovetail.log} says ready."
     else:
         scheduler = "`dovetail scheduler` is not there: pods will wait. Everything else works."
     lines = [

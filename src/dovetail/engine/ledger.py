@@ -178,9 +178,9 @@ class Ledger:
             for share in shares:
                 self.book.entry[entry, ENTRY_CARD] = column[share.uuid]
                 entry = self.book.entry[entry, ENTRY_NEXT]
-            self._keeper.charge(self.state(), slot, 1)
+            self._keeper.charge(self.storage.state(), slot, 1)
         note_all_cards(self.rows, row)
-        touch(self.state(), row)
+        touch(self.storage.state(), row)
 
     def _held_on(self, row: int) -> list[tuple[int, tuple[Share, ...]]]:
         if not self.rows.hosts[row].any():

@@ -1,7 +1,7 @@
 # Everything lives in .venv of this clone. `make` alone lists what there is to do.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-fast test-matrix controlplane cluster lint bench repro lock clean
+.PHONY: help venv demo test test-fast test-matrix controlplane cluster lint bench bench-live repro lock clean
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -50,6 +50,9 @@ lint: $(INSTALLED) ## Style (ruff) and types (mypy --strict)
 
 bench: $(INSTALLED) ## Decisions per second; the last line is JSON
 	@$(BIN)/python bench/decisions.py
+
+bench-live: controlplane ## Pods bound per second on a real control plane, beside kube-scheduler; the last line is JSON
+	@$(BIN)/python -m bench.live
 
 repro: $(INSTALLED) ## Hold replays against published curves (DATA=folder); the last line is JSON
 	@$(BIN)/python bench/repro.py "$(DATA)"

@@ -1,0 +1,32 @@
+"""A restart in a large cluster: from the start of the process to ready, and the memory it has then."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from bench import live_load as load
+from bench.live_cluster import PODS, create, delete_pods, say, set_running
+from bench.live_contenders import Dovetail, cpu_seconds, memory_mb
+from dovetail.kube.api.client import Api
+from tools.controlplane.plane import ControlPlane
+
+
+async def restart(plane: ControlPlane, api: Api, nodes: int, pods: int) -> tuple[float, float]:
+    """(seconds, MB)"""
+    await create(api, PODS, load.running(pods, nodes), pods, "pods that run")
+    await set_running(api, [f"running-{n:05d}" for n in range(pods)])
+    dovetail = Dovetail(plane)
+    try:
+        began = time.monotonic()
+        pid = dovetail.start()
+        await asyncio.to_thread(dovetail.wait_ready)
+        seconds, cpu = time.monotonic() - began, cpu_seconds(pid)
+        resident, peak = memory_mb(pid), memory_mb(pid, "VmHWM")
+        say(
+            f"  ready after {seconds:.1f} s ({cpu:.1f} s of CPU); {resident:.0f} MB resident, {peak:.0f} MB at the peak"
+        )
+        return round(seconds, 2), round(resident, 1)
+    finally:
+        dovetail.stop()
+        await delete_pods(api)

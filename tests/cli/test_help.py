@@ -17,7 +17,17 @@ HEAVY = ("numpy", "numba", "yaml", "msgspec", "asyncio", "dovetail.engine", "dov
 
 
 def test_all_commands_are_there() -> None:
-    assert COMMANDS == ["compare", "completion", "demo", "explain", "generate", "plan", "policies", "replay"]
+    assert COMMANDS == [
+        "compare",
+        "completion",
+        "demo",
+        "explain",
+        "generate",
+        "plan",
+        "policies",
+        "replay",
+        "scheduler",
+    ]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

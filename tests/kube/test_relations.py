@@ -116,10 +116,21 @@ class TestPortsAndClaims:
             {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}},
             {"name": "config", "configMap": {"name": "c"}},
         ]
-        assert related(volumes=volumes).relations == Relations(claims=("theirs", "p-scratch"), ephemeral=("p-scratch",))
+        claims = [_claim("theirs"), _claim("p-scratch")]
+        (group,) = read(pod("p", volumes=volumes), *claims).groups
+        assert group.pods[0].relations == Relations(claims=("theirs", "p-scratch"), ephemeral=("p-scratch",))
         template = {"spec": {"containers": [container()], "volumes": volumes}}
-        (group,) = read(workload("Deployment", template=template)).groups
+        (group,) = read(workload("Deployment", template=template), *claims).groups
         assert group.pods[0].relations.claims == ("theirs",)  # nothing is made yet for a pod that does not exist
+
+    def test_a_claim_that_is_not_in_the_input_is_left_out_and_said(self) -> None:
+        given = read(pod("p", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "theirs"}}]))
+        assert given.groups[0].pods[0].relations.claims == ()
+        assert any("PersistentVolumeClaim theirs is not in the input" in str(problem) for problem in given.problems)
+
+
+def _claim(name: str) -> dict[str, object]:
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": {}}
 
 
 class TestPreferences:

@@ -63,7 +63,7 @@ def case(seed: int) -> Case:
 
 def _node(chance: Random, name: str, themes: tuple[str, ...]) -> Object:
     labels = {HOST: name, ZONE: chance.choice("aabc"), "rack": chance.choice(["1", "2", "3", ""]), "disk": "ssd"}
-    labels["gen"] = chance.choice(["1", "3", "5", "1.0", "new", "007"])
+    labels["gen"] = chance.choice(["1", "3", "5", "1_0", "1.0", "new", "007"])
     for label in (ZONE, "rack", "disk", "gen"):
         if chance.random() < 0.2:
             del labels[label]

@@ -218,9 +218,6 @@ def test_feasible_nodes_and_choices_are_kube_schedulers(
         assert all(tally.decided[part] and tally.unmoved[part] for part in PARTS)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="Python's int() takes 1_0 for ten; Go's ParseInt, and so kube-scheduler, does not"
-)
 def test_a_label_with_an_underscore_is_no_number() -> None:
     """Found by the cases above, whose nodes had such a label at first."""
     assert not Requirement("gen", "Gt", ("2",)).matches({"gen": "1_0"})

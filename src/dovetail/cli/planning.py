@@ -21,7 +21,7 @@ from dovetail.kube import cluster, documents
 from dovetail.kube.cluster import ClusterInput
 from dovetail.kube.problems import InputError, Problem, Problems
 from dovetail.model.decision import Decision
-from dovetail.model.events import Effect, NodeChanged, PodObserved, Warn
+from dovetail.model.events import Effect, NamespaceChanged, NodeChanged, PodObserved, VolumesChanged, Warn
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod, Profile
 from dovetail.model.reason import POD_LEVEL, Reason, sentence
@@ -114,6 +114,9 @@ def start(case: Case) -> tuple[Scheduler, list[Problem]]:
     effects: list[Effect] = []
     for node in case.given.nodes:
         effects += scheduler.handle(NodeChanged(NOW, node))
+    for name, labels in case.given.namespaces:
+        effects += scheduler.handle(NamespaceChanged(NOW, name, labels))
+    effects += scheduler.handle(VolumesChanged(NOW, case.given.volumes))
     for running in case.given.running:
         effects += scheduler.handle(PodObserved(NOW, running))
     _tell(scheduler, case.given)

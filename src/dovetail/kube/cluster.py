@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dovetail.kube.admission import admission
 from dovetail.kube.decode import Objects, decode
@@ -19,7 +19,7 @@ from dovetail.kube.workloads import Bound, Context, Pending, expand
 from dovetail.model.device import only_substring_matches, type_matches
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Quota, RunningPod
-from dovetail.model.volumes import VolumeFact
+from dovetail.model.volumes import Claim, VolumeFact
 
 __all__ = ["ClusterInput", "InputError", "Problem", "Problems", "Settings", "load"]
 
@@ -33,6 +33,7 @@ class ClusterInput:
     groups: tuple[Group, ...] = ()  # in the order in which they are served
     quotas: tuple[Quota, ...] = ()  # by namespace, name
     volumes: tuple[VolumeFact, ...] = ()  # by kind, namespace, name
+    namespaces: tuple[tuple[str, Mapping[str, str]], ...] = ()  # (name, labels), by name
     problems: tuple[Problem, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)  # kind -> objects of it that say nothing to us
     sources: tuple[str, ...] = ()  # files that held objects
@@ -49,9 +50,10 @@ def load(documents: Iterable[Document], settings: Settings, problems: Problems |
     problems.stop_if_fatal()
     bound = _on_known_nodes(expansion.bound, nodes, problems)
     held = [(item.running.pod.namespace, item.link) for item in bound]
-    groups = groups_of(expansion.pending, held, found.of("PodGroup"), problems)
-    _warn_of_substrings(expansion.pending, nodes, settings.vendors, problems)
     volumes = volume_facts(found, problems)
+    pending = _with_known_claims(expansion.pending, volumes, problems)
+    groups = groups_of(pending, held, found.of("PodGroup"), problems)
+    _warn_of_substrings(pending, nodes, settings.vendors, problems)
     quotas = (quota_from(item, settings.vendors, problems) for item in found.of("ResourceQuota"))
     return ClusterInput(
         nodes=nodes,
@@ -59,10 +61,31 @@ def load(documents: Iterable[Document], settings: Settings, problems: Problems |
         groups=groups,
         quotas=tuple(sorted(quotas, key=lambda quota: (quota.namespace, quota.name))),
         volumes=volumes,
+        namespaces=tuple(sorted((item.name, item.value.metadata.labels) for item in found.of("Namespace"))),
         problems=problems.found(),
         ignored=found.ignored,
         sources=tuple(dict.fromkeys(document.place.rpartition("#")[0] for document in documents)),
     )
+
+
+def _with_known_claims(pending: Sequence[Pending], volumes: Sequence[VolumeFact], problems: Problems) -> list[Pending]:
+    """A manifest seldom comes with its claims: pods are placed without those that nobody gave us, and it is said."""
+    known = {fact.key for fact in volumes if isinstance(fact, Claim)}
+    result = []
+    for waiting in pending:
+        pod = waiting.pod
+        missing = [name for name in pod.relations.claims if f"{pod.namespace}/{name}" not in known]
+        if missing:
+            said = ", ".join(printable(name) for name in missing[:5])
+            message = (
+                f"PersistentVolumeClaim {said} is not in the input; the pod is placed as if it had none. Add it with -f"
+            )
+            problems.warning(waiting.where, "spec.volumes", message)
+            claims = tuple(name for name in pod.relations.claims if name not in missing)
+            pod = replace(pod, relations=replace(pod.relations, claims=claims))
+            waiting = replace(waiting, pod=pod)
+        result.append(waiting)
+    return result
 
 
 def _nodes(found: Objects, vendors: Vendors, problems: Problems) -> tuple[Node, ...]:

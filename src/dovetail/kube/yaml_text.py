@@ -62,6 +62,9 @@ def documents(text: str, warn: Callable[[str], None]) -> Iterator[Any]:
         loader.dispose()
 
 
+MERGE = object()  # the key << as it stands in YAML 1.1; in quotes it is a text like any other
+
+
 class _Builder:
     """One document."""
 
@@ -76,7 +79,7 @@ class _Builder:
         while True:
             event = self.loader.get_event()
             if isinstance(event, yaml.ScalarEvent):
-                value = _scalar(event)
+                value = MERGE if event.value == "<<" and event.tag is None and event.implicit[0] else _scalar(event)
                 if event.anchor:
                     self.anchors[event.anchor] = (value, 1)
                 self._add(value, 1, event)
@@ -123,6 +126,9 @@ class _Builder:
         self._add(value, size, event)
 
     def _add(self, value: Any, size: int, event: yaml.Event) -> None:
+        is_key = bool(self.stack) and isinstance(self.stack[-1].value, dict) and not self.stack[-1].has_key
+        if value is MERGE and not is_key:
+            value = "<<"
         if not self.stack:
             self.root = value
             return
@@ -139,7 +145,7 @@ class _Builder:
 
     def _set(self, frame: _Frame, target: dict[Any, Any], value: Any, event: yaml.Event) -> None:
         key, frame.key, frame.has_key = frame.key, None, False
-        if key == "<<":
+        if key is MERGE:
             merged = value if isinstance(value, list) else [value]
             if not all(isinstance(part, dict) for part in merged):
                 raise TextError(f"merges (<<) something that is no mapping (line {_line(event)})")

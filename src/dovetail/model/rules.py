@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -104,9 +105,19 @@ class NodeRules:
 
 
 def _compare(have: str, operator: str, want: str) -> bool:
-    """Gt and Lt compare integers; anything else matches nothing, as in Kubernetes."""
-    try:
-        left, right = int(have), int(want)
-    except ValueError:
+    """Gt and Lt compare 64-bit integers as Go writes them; anything else matches nothing, as in Kubernetes."""
+    left, right = _integer(have), _integer(want)
+    if left is None or right is None:
         return False
     return left > right if operator == "Gt" else left < right
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
+
+
+def _integer(text: str) -> int | None:
+    """strconv.ParseInt(text, 10, 64): no underscores, no spaces, nothing larger."""
+    if not _INTEGER.match(text) or len(text) > 40:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None

@@ -20,6 +20,7 @@ from dovetail.kube.nodes import node_from
 from dovetail.kube.owners import Owners, created
 from dovetail.kube.problems import Problem, Problems
 from dovetail.kube.requests import Template, kinds_of, pod_from
+from dovetail.kube.resize import UNRESIZED
 from dovetail.kube.settings import Settings
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod, RunningPod
@@ -27,6 +28,7 @@ from dovetail.model.pod import Pod, RunningPod
 TERMINAL = ("Succeeded", "Failed")
 MOST_TEMPLATES = 50_000
 ANNOTATIONS = ("dovetail.dev/", "hami.io/")  # beside those of the vendors' domains, what may change a request
+EPOCH = "dovetail.dev/epoch"  # stamped on pods by whoever takes over (fencing.py); asks for nothing
 
 
 class Reading(NamedTuple):
@@ -101,13 +103,16 @@ class Reader:
                 msgspec.structs.replace(
                     spec, node_name=spec.node_name if self._is_pending(source) else "", volumes=claims
                 ),
-                sorted((key, value) for key, value in meta.annotations.items() if key.startswith(self._prefixes)),
+                sorted((key, value) for key, value in meta.annotations.items() if self._matters(key)),
                 meta.namespace,
                 meta.name if any(volume.ephemeral for volume in claims) else "",
                 meta.labels if selects else None,
-                _resized(source),
+                _resized(source.status),
             )
         )
+
+    def _matters(self, annotation: str) -> bool:
+        return annotation.startswith(self._prefixes) and annotation != EPOCH
 
     def _is_pending(self, source: objects.Pod) -> bool:
         return not source.spec.node_name
@@ -115,7 +120,8 @@ class Reader:
     def _read(self, source: objects.Pod) -> Reading:
         problems, meta = Problems(), source.metadata
         settings = self._profiles.get(source.spec.scheduler_name, self._default)
-        template = Template(f"Pod {meta.namespace}/{meta.name}", "spec", meta.namespace, meta.name, meta, source.spec)
+        where, status = f"Pod {meta.namespace}/{meta.name}", _resized(source.status)
+        template = Template(where, "spec", meta.namespace, meta.name, meta, source.spec, status)
         return Reading(pod_from(template, settings, problems), problems.found())
 
 
@@ -124,6 +130,21 @@ def _own_labels(labels: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in labels.items() if key != NODE} if NODE in labels else labels
 
 
-def _resized(source: objects.Pod) -> object:
-    """What kubelet has given the containers, where it may differ from the spec (in-place resize)."""
-    return [status.resources for status in source.status.container_statuses if status.resources is not None] or None
+def _resized(status: objects.PodStatus) -> objects.PodStatus:
+    """What kubelet has given the containers, and nothing else: equal for replicas, as long as nobody resizes one."""
+    given = [_given(one) for one in status.container_statuses if one.resources is not None]
+    given_init = [_given(one) for one in status.init_container_statuses if one.resources is not None]
+    if not given and not given_init and status.resources is None:
+        return UNRESIZED
+    return objects.PodStatus(
+        conditions=[one for one in status.conditions if one.type == "PodResizePending"],
+        container_statuses=given,
+        init_container_statuses=given_init,
+        resources=status.resources,
+        allocated_resources=status.allocated_resources,
+    )
+
+
+def _given(status: objects.ContainerStatus) -> objects.ContainerStatus:
+    resources, promised = status.resources, status.allocated_resources
+    return objects.ContainerStatus(status.name, resources=resources, allocated_resources=promised)

@@ -24,6 +24,7 @@ from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError
 from dovetail.kube.api.kubeconfig import ConfigError, find
+from dovetail.kube.live.election import Terms
 from dovetail.kube.live.service import Lost, Options, Service
 from dovetail.kube.live.warm import warm
 from dovetail.kube.problems import InputError, Problems, printable
@@ -43,6 +44,7 @@ class Run:
     context: str | None = None
     hami_lock: str = "auto"
     lease: tuple[str, str] = ("kube-system", "dovetail-scheduler")
+    lease_seconds: int = 15
     identity: str | None = None
     binds_at_once: int = 64
     listen: str = ""
@@ -95,6 +97,7 @@ def run(asked: Run) -> int:
         arguments=config.policy_arguments,
         namespace=asked.lease[0],
         lease=asked.lease[1],
+        terms=Terms.of(asked.lease_seconds),
         hami_lock=asked.hami_lock,
         at_once=asked.binds_at_once,
         device_resources=tuple(settings.vendors.by_count),

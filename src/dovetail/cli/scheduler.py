@@ -45,6 +45,13 @@ LOCKS = ("auto", "always", "never")
 @click.option("--lease-namespace", metavar="NAME", default="kube-system", show_default=True, help="Where the Lease is.")
 @click.option("--lease-name", metavar="NAME", default="dovetail-scheduler", show_default=True, help="The Lease.")
 @click.option(
+    "--lease-seconds",
+    type=click.IntRange(2, 600),
+    default=15,
+    show_default=True,
+    help="How long the Lease holds after its last renewal; after two thirds of it its holder stops writing.",
+)
+@click.option(
     "--identity",
     envvar="POD_NAME",
     show_envvar=True,
@@ -78,6 +85,7 @@ def scheduler(
     hami_lock: str,
     lease_namespace: str,
     lease_name: str,
+    lease_seconds: int,
     identity: str | None,
     binds_at_once: int,
     listen: str,
@@ -115,6 +123,7 @@ def scheduler(
                 context=context,
                 hami_lock=hami_lock,
                 lease=(lease_namespace, lease_name),
+                lease_seconds=lease_seconds,
                 identity=identity,
                 binds_at_once=binds_at_once,
                 listen=listen,

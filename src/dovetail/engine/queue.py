@@ -60,6 +60,10 @@ class WaitingRoom:
         for pod in place.group.pods:
             self._name_of.pop(pod.uid, None)
 
+    def name_of(self, uid: str) -> str:
+        """The group with which a pod waits; "" = it does not."""
+        return self._name_of.get(uid, "")
+
     def drop_pod(self, uid: str, runs: int = 0) -> Group | None:
         """The pod is gone, or it runs (1). What is left of its group waits on, and may have become easier to place."""
         name = self._name_of.get(uid)

@@ -1,4 +1,5 @@
-"""Requests to the API server: bytes in, bytes out, typed errors. One session with kept connections.
+"""Requests to the API server: bytes in, bytes out, typed errors. Kept connections: a `Wire` for writes, which are small
+and many, and an aiohttp session for reads, watches and proxies.
 
 Nothing is tried again here, except once after 401 with fresh credentials: whether a write may happen twice is known
 to the caller (`retry.retrying`).
@@ -12,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
+from urllib.parse import quote, urlencode
 
 import aiohttp
 import msgspec
@@ -20,7 +22,9 @@ from yarl import URL
 from dovetail import __version__
 from dovetail.kube.api.auth import Credentials, Proof
 from dovetail.kube.api.errors import Unauthorized, Unavailable, error_of
+from dovetail.kube.api.kubeconfig import ConfigError
 from dovetail.kube.api.typed import UNREADABLE, Page, Reader
+from dovetail.kube.api.wire import Broken, Wire
 from dovetail.kube.problems import printable
 
 T = TypeVar("T")
@@ -63,6 +67,8 @@ class Api:
         self._connections, self._seconds = connections, timeout
         self._opened: aiohttp.ClientSession | None = None
         self._streams: set[aiohttp.ClientResponse] = set()
+        self._wire: Wire | None = None
+        self._heads: tuple[Proof | None, bytes] = (None, b"")  # what every request of this proof says
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,6 +83,8 @@ class Api:
         session, self._opened = self._opened, None
         for response in self._streams:  # aiohttp would let those who read them wait for ever
             response.content.set_exception(aiohttp.ClientConnectionError("closed by ourselves"))
+        if self._wire is not None:
+            self._wire.close()
         if session is not None:
             await session.close()
 
@@ -147,6 +155,8 @@ class Api:
 
     async def _whole(self, request: Request, timeout: aiohttp.ClientTimeout | None = None) -> Json:
         """The whole answer. Grows in place, so that a long list is in memory once and not twice."""
+        if request.body is not None and self.credentials.connection.proxy is None:
+            return await self._write(request, request.body)
         response = await self._ask(request, timeout or _timeout(total=self._seconds, quiet=None))
         try:
             return await _content(response)
@@ -154,6 +164,37 @@ class Api:
             raise _unavailable(request, error) from error
         finally:
             response.release()
+
+    async def _write(self, request: Request, body: bytes) -> bytes:
+        """As `_ask`, over the wire."""
+        proof = await self.credentials.proof()
+        try:
+            return await self._try_to_write(request, body, proof)
+        except Unauthorized:
+            await self.credentials.refresh(proof)
+        return await self._try_to_write(request, body, await self.credentials.proof())
+
+    async def _try_to_write(self, request: Request, body: bytes, proof: Proof) -> bytes:
+        if self._wire is None:
+            connection = self.credentials.connection
+            self._wire = Wire(connection.server, most=self._connections, server_name=connection.server_name)
+        if self._heads[0] is not proof:
+            self._heads = (proof, _head({**HEADERS, "Host": self._wire.host_header}, proof[0]))
+        message = b"%b %b HTTP/1.1\r\n%bContent-Type: %b\r\nContent-Length: %d\r\n\r\n%b" % (
+            request.method.encode(),
+            _target(self._wire.prefix, request),
+            self._heads[1],
+            request.content_type.encode(),
+            len(body),
+            body,
+        )
+        try:
+            answer = await self._wire.ask(message, proof[1], self._seconds)
+        except Broken as error:
+            raise Unavailable(f"{request}: {printable(str(error), 300)}", sent=error.sent) from error
+        if answer.status < 300:
+            return answer.body
+        raise error_of(answer.status, answer.body, str(request), answer.header(b"retry-after"))
 
     async def _ask(self, request: Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         """An answer of 2xx whose body is still to be read; with credentials read anew after one 401."""
@@ -202,6 +243,21 @@ class Api:
 
 def encoded(body: object) -> bytes:
     return body if isinstance(body, bytes) else msgspec.json.encode(body)
+
+
+def _head(fixed: Params, headers: tuple[tuple[str, str], ...]) -> bytes:
+    lines = [f"{name}: {value}" for name, value in (*fixed.items(), *headers)]
+    if any(sign in line for line in lines for sign in "\r\n\0"):
+        raise ConfigError("a header of the kubeconfig (a token, or whom to impersonate) holds a line break; remove it")
+    return "".join(f"{line}\r\n" for line in lines).encode()
+
+
+def _target(prefix: str, request: Request) -> bytes:
+    query = f"?{urlencode(request.params, quote_via=quote)}" if request.params else ""
+    target = f"{prefix}{request.path}{query}".encode()
+    if not target.isascii() or any(sign in target for sign in b" \r\n\0"):
+        raise ValueError(f"{request} cannot go over the wire")
+    return target
 
 
 def _timeout(*, total: float | None, quiet: float | None) -> aiohttp.ClientTimeout:

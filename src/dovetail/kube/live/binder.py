@@ -1,7 +1,7 @@
 """Makes placements true: many Bindings on their way at once, each until it is known what became of it.
 
 A write whose answer was lost is sent again: with uid and resourceVersion as preconditions it can happen only once. As
-long as nobody knows, the cards stay reserved.
+long as nobody knows, the cards stay reserved; before they are given up, the pod is stamped, so that the write fails.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError, Conflict, NotFound, Throttled, Unauthorized, Unavailable
 from dovetail.kube.api.retry import BACKOFF, REAL, Gate, World
 from dovetail.kube.live.binding import LABELS_SINCE, NODE, binding, labelled
+from dovetail.kube.live.fencing import put_stamp
 from dovetail.kube.vendors import Vendors
 from dovetail.model.events import Bind
 from dovetail.model.node import Node
@@ -30,7 +31,7 @@ class Fate(Enum):
     """What became of a placement."""
 
     BOUND = auto()
-    CHANGED = auto()  # the pod is not what it was when it was placed: place it again; `pod` is what it is now
+    CHANGED = auto()  # pod or node are not what they were when it was placed; `pod` is what it is now
     GONE = auto()
     REFUSED = auto()  # the API server does not want it so; `message` says why
     VOLUMES = auto()  # its volumes were not bound; likewise
@@ -67,17 +68,21 @@ class Binder:
         volumes: Callable[[Bind], Awaitable[str]],  # "" once the pod's volumes are bound, else why not
         report: Callable[[Outcome], None],
         now: Callable[[], float],
+        epoch: str = "",  # of our reign
+        may_write: Callable[[], bool] = lambda: True,  # whether we are surely the scheduler at this moment
         server: tuple[int, int] = LABELS_SINCE,
         turn: Turn | None = None,
         most: int = 64,
         world: World = REAL,
     ) -> None:
+        self._epoch, self._may_write = epoch, may_write
         self._api, self._vendors, self._nodes = api, vendors, nodes
         self._version_of, self._settled, self._volumes = version_of, settled, volumes
         self._report, self._now, self._server, self._turn, self._world = report, now, server, turn, world
         self.gate = Gate(most)
         self.under_way: dict[str, asyncio.Task[None]] = {}  # by uid
         self.writes = 0  # sent, events and conditions apart
+        self.stamps = 0
 
     def submit(self, bind: Bind) -> None:
         task = asyncio.create_task(self._carry_out(bind), name=f"bind {bind.pod.key}")
@@ -90,7 +95,8 @@ class Binder:
             await asyncio.wait(list(self.under_way.values()), timeout=seconds)
 
     def _finished(self, bind: Bind, done: asyncio.Task[None]) -> None:
-        self.under_way.pop(bind.pod.uid, None)
+        if self.under_way.get(bind.pod.uid) is done:
+            del self.under_way[bind.pod.uid]
         if not done.cancelled() and (error := done.exception()) is not None:
             self._report(Outcome(bind, Fate.REFUSED, f"{type(error).__name__}: {error}"))
 
@@ -108,29 +114,41 @@ class Binder:
         self._report(outcome)
 
     async def _until_known(self, bind: Bind, locked: bool) -> Outcome:
-        failures = 0
+        failures, unsure = 0, False  # unsure: a write of before may still become true
         while True:
             try:
                 async with self.gate():
                     await self._settled(bind.pod.uid)
-                    version = self._version_of(bind)
-                    if version is None:
-                        return await self._look(bind)
-                    await self._write(bind, version, locked)
+                    version, node = self._version_of(bind), self._target(bind)
+                    if version is None or node is None:
+                        break
+                    await self._write(bind, node, version, locked)
                     return Outcome(bind, Fate.BOUND)
             except Conflict:
-                return await self._look(bind)
+                break
             except NotFound:
                 return Outcome(bind, Fate.GONE)
             except (Throttled, Unavailable, Unauthorized) as error:
-                failures += 1
+                failures, unsure = failures + 1, unsure or error.sent
                 await self._world.sleep(BACKOFF.wait(failures, self._world.chance(), error.retry_after))
             except ApiError as error:
-                return Outcome(bind, Fate.REFUSED, error.message)
+                if not unsure:
+                    return Outcome(bind, Fate.REFUSED, error.message)
+                break
+        return await self._look(bind, unsure)
 
-    async def _write(self, bind: Bind, version: str, locked: bool) -> None:
-        pod, node = bind.pod, self._nodes.get(str(bind.decision.node)) or Node(str(bind.decision.node))
-        body = binding(pod, bind.decision, node, version, self._vendors, self._now(), locked)
+    def _target(self, bind: Bind) -> Node | None:
+        """The node as it is now; None where it is gone, or a card that was chosen is."""
+        node = self._nodes.get(str(bind.decision.node))
+        if node is None or not {share.uuid for share in bind.decision.shares} <= {card.uuid for card in node.devices}:
+            return None
+        return node
+
+    async def _write(self, bind: Bind, node: Node, version: str, locked: bool) -> None:
+        """The lease is looked at last: whoever takes over later will find this pod waiting, and stamp it."""
+        body = binding(bind.pod, bind.decision, node, version, self._vendors, self._now(), locked)
+        if not self._may_write():
+            raise Unavailable("the lease was not renewed in time", sent=False)
         self.writes += 1
         await self._api.post(f"{_path(bind)}/binding", body)
         if self._server < LABELS_SINCE and "labels" in body["metadata"] and labelled(node.name):
@@ -145,12 +163,18 @@ class Binder:
         except ApiError:
             return
 
-    async def _look(self, bind: Bind) -> Outcome:
-        """The pod is not as we thought: ask how it is."""
+    async def _look(self, bind: Bind, unsure: bool) -> Outcome:
+        """Something is not as we thought: ask how the pod is. If it waits, no write of ours may reach it any more."""
         failures = 0
         while True:
             try:
                 source = _POD.decode(await self._api.get(_path(bind)))
+                if unsure and source.metadata.uid == bind.pod.uid and not source.spec.node_name:
+                    self.stamps += 1  # a stamp that is there already would change nothing
+                    stamped = await put_stamp(self._api, _path(bind), bind.pod.uid, f"{self._epoch}.{self.stamps}")
+                    if stamped is None:
+                        return Outcome(bind, Fate.GONE)
+                    source = stamped
                 break
             except NotFound:
                 return Outcome(bind, Fate.GONE)

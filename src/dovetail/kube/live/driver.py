@@ -16,21 +16,19 @@ from typing import Any
 from dovetail.engine.scheduler import Scheduler
 from dovetail.kube import objects
 from dovetail.kube.live.binder import Binder, Fate, Outcome
-from dovetail.kube.live.mirror import EPOCH, Mirror, Stand
+from dovetail.kube.live.mirror import Mirror, Stand
 from dovetail.kube.live.patience import Patience
+from dovetail.kube.live.reader import EPOCH
 from dovetail.kube.live.reasons import Reasons
 from dovetail.kube.live.tell import Note, Teller
 from dovetail.kube.live.words import where_to
 from dovetail.model.events import Bind, Effect, Event, GroupArrived, PodBound, PodGone, PodObserved, Wait, Warn
+from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod
 
 PORTION = 32  # groups placed before binds get a chance to leave
 SAFETY_NET = 60.0  # seconds between two tries of everybody: by then events should have done it
 REFRESH = 30.0  # seconds between two looks whether those who wait do so for other reasons
-
-
-class Fenced(Exception):
-    """Another scheduler of our name has taken over."""
 
 
 @dataclass(slots=True)
@@ -67,7 +65,7 @@ class Driver:
         self._order: list[tuple[Any, str]] = []  # a heap of (order, name); a name may have left
         self._failures: dict[str, int] = {}  # pod uid -> writes refused so far
         self._wake = asyncio.Event()
-        self.fenced: asyncio.Future[None] | None = None
+        self.doubt: Callable[[], None] = lambda: None  # called when somebody else seems to be the scheduler now
         self.paused = False  # decide nothing for now
 
     # ---- what comes in ------------------------------------------------------------------------------------------
@@ -85,12 +83,10 @@ class Driver:
             self.happened((PodBound(at, pod.uid),))
             self._tell_bound(bind)
         elif outcome.fate is Fate.GONE:
+            self._failures.pop(pod.uid, None)
             self._give_up(pod)
-        elif outcome.fate is Fate.CHANGED:
-            self.counts.conflicts += 1
-            self._give_up(pod)
-            if outcome.pod is not None:
-                self._hear_again(outcome.pod)
+        elif outcome.fate is Fate.CHANGED and outcome.pod is not None:
+            self._changed(bind, outcome.pod)
         else:
             self.counts.refused += 1
             self._give_up(pod)
@@ -167,6 +163,12 @@ class Driver:
         )
 
     def _line_up(self, group: Group) -> None:
+        """Whoever stands in another line, or waits with others, leaves those: it is asked for once."""
+        for pod in group.pods:
+            if self._line_of.get(pod.uid, group.name) != group.name:
+                self._leave_line(pod.uid)
+            if self.scheduler.waiting.name_of(pod.uid) not in ("", group.name):
+                self._carry_out(self.scheduler.handle(PodGone(self._now(), pod.uid)))
         self._arrivals[group.name] = group
         self._line_of.update((pod.uid, group.name) for pod in group.pods)
         heapq.heappush(self._order, (group.order, group.name))
@@ -242,23 +244,33 @@ class Driver:
             self.teller.note(Note(pod, "FailedScheduling", condition.message, warning=True))
 
     def _tell_bound(self, bind: Bind) -> None:
-        node = self.scheduler.ledger.nodes[self.scheduler.ledger.row_of[str(bind.decision.node)]]
-        text = where_to(bind.pod, node, bind.decision.shares)
+        name = str(bind.decision.node)
+        text = where_to(bind.pod, self.mirror.nodes.get(name) or Node(name), bind.decision.shares)
         self.teller.note(Note(bind.pod, "Scheduled", text, action="Binding"))
 
     # ---- when it did not work -----------------------------------------------------------------------------------
 
     def _give_up(self, pod: Pod) -> None:
-        """What was reserved is free, and whatever is heard of the pod next is news."""
-        self.mirror.forget(pod.uid)
-        self.happened((PodGone(self._now(), pod.uid),))
+        """What was reserved is free, and whatever is heard of the pod next is news.
 
-    def _hear_again(self, source: objects.Pod) -> None:
-        stamped = source.metadata.annotations.get(EPOCH, "")
-        if stamped and _later(stamped, self._epoch):
-            if self.fenced is not None and not self.fenced.done():
-                self.fenced.set_exception(Fenced(f"pod {source.metadata.name} was stamped by {stamped}"))
-            return
+        Not so where the watch has said that it has a node: what it holds is the truth and no reservation of ours.
+        """
+        if not self.mirror.holds(pod.uid):
+            self.mirror.forget(pod.uid)
+            self.happened((PodGone(self._now(), pod.uid),))
+
+    def _changed(self, bind: Bind, source: objects.Pod) -> None:
+        """The pod is another than we thought, or has a node already: by our own write, if its answer was lost."""
+        if source.spec.node_name:  # what it holds takes the place of what we reserved for it
+            if source.spec.node_name == str(bind.decision.node):
+                self.counts.bound += 1
+                self._tell_bound(bind)
+        else:
+            self.counts.conflicts += 1
+            self._give_up(bind.pod)
+            if _later(source.metadata.annotations.get(EPOCH, ""), self._epoch):
+                self._log(f"{bind.pod.key}: stamped by {source.metadata.annotations[EPOCH]}; looking at the lease")
+                self.doubt()
         self.happened(self.mirror.hear_pod(source))
 
     def _try_later(self, pod: Pod, outcome: Outcome) -> None:
@@ -270,8 +282,10 @@ class Driver:
         asyncio.get_running_loop().call_later(pause, self._again, pod)
 
     def _again(self, pod: Pod) -> None:
-        """It was forgotten; if it still waits, ask for it."""
-        self.happened((GroupArrived(self._now(), Group(pod.key, (pod,))),) if self.mirror.recall(pod) else ())
+        """If it still waits and nobody has spoken of it since, ask for it."""
+        group = self.mirror.recall(pod)
+        if group is not None:
+            self.happened((GroupArrived(self._now(), group),))
 
     def _back_off(self, group: Group, seconds: float) -> None:
         for pod in group.pods:
@@ -279,10 +293,10 @@ class Driver:
         asyncio.get_running_loop().call_later(seconds, self._line_up_again, group)
 
     def _line_up_again(self, group: Group) -> None:
-        still = tuple(pod for pod in group.pods if pod.uid in self.mirror.pods)
-        if still:
-            self._line_up(replace(group, pods=still))
-            self._wake.set()
+        """As they are by now, with whom they belong to by now."""
+        known = [self.mirror.pods.get(pod.uid) for pod in group.pods]
+        groups = [self.mirror.gangs.group(one.pod) for one in known if one is not None and one.stand is Stand.WAITS]
+        self.happened(GroupArrived(self._now(), each) for each in {each.name: each for each in groups}.values())
 
     def _refused_by_kubelet(self, source: objects.Pod) -> None:
         pod = self.mirror.read(source)

@@ -6,7 +6,9 @@ stamps its epoch on the pods that wait (kube/live/fencing.py), so that such writ
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum, auto
@@ -47,6 +49,11 @@ class Terms:
     deadline: float = 10.0
     retry: float = 2.0
 
+    @classmethod
+    def of(cls, duration: float) -> Terms:
+        """The usual ones, shorter or longer."""
+        return cls(duration, duration * 2 / 3, duration * 2 / 15)
+
 
 TERMS = Terms()
 
@@ -80,6 +87,16 @@ class Election:
         self._seen: tuple[_Spec, float] | None = None  # the record, and since when it is so by our own clock
         self._held: _Lease | None = None
         self.arrival: Arrival | None = None
+        self._renewed = -1e9  # when the last renewal that worked was sent, by our own clock
+        self._doubt = asyncio.Event()
+
+    def is_sure(self) -> bool:
+        """Whether nobody else can hold the lease yet: it is renewed well before it ends."""
+        return self._world.now() - self._renewed < self._terms.deadline
+
+    def doubt(self) -> None:
+        """Somebody else seems to hold it: look at once."""
+        self._doubt.set()
 
     @property
     def epoch(self) -> str:
@@ -105,17 +122,18 @@ class Election:
 
     async def keep(self) -> None:
         """Renew until that fails for too long, or somebody else holds it."""
-        renewed = self._world.now()
         while True:
-            await self._world.sleep(self._terms.retry)
+            await _either(self._doubt, self._terms.retry)
+            self._doubt.clear()
             try:
-                if not await self._renew():
-                    self._log("the lease is another's now")
-                    return
-                renewed = self._world.now()
-            except ApiError as error:
-                if self._world.now() - renewed > self._terms.deadline:
-                    self._log(f"the lease could not be renewed for {self._terms.deadline:.0f} s: {error.message}")
+                async with asyncio.timeout(max(self._terms.retry, self._terms.deadline / 2)):
+                    if not await self._renew():
+                        self._log("the lease is another's now")
+                        return
+            except (ApiError, TimeoutError) as error:
+                if not self.is_sure():
+                    said = error.message if isinstance(error, ApiError) else "no answer"
+                    self._log(f"the lease could not be renewed for {self._terms.deadline:.0f} s: {said}")
                     return
 
     async def release(self) -> None:
@@ -149,10 +167,12 @@ class Election:
 
     async def _create(self) -> bool:
         body = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": self._spec(0)}
+        sent = self._world.now()
         try:
             self._held = _LEASE.decode(await self._api.post(self._leases, {**_KIND, **body}))
         except Conflict:
             return False
+        self._renewed = sent
         self.arrival = Arrival.FIRST
         return True
 
@@ -169,11 +189,15 @@ class Election:
                 return False
             self._held = lease
             return True
+        except NotFound:  # somebody deleted it, and anybody may be the next
+            return False
 
     async def _put(self, version: str, spec: _Spec) -> None:
         meta = {"name": self._name, "namespace": self._namespace, "resourceVersion": version}
         body: dict[str, Any] = {**_KIND, "metadata": meta, "spec": spec}
+        sent = self._world.now()
         self._held = _LEASE.decode(await self._api.put(f"{self._leases}/{self._name}", body))
+        self._renewed = sent
 
     def _spec(self, transitions: int) -> _Spec:
         now = _stamp(self._now())
@@ -181,6 +205,11 @@ class Election:
 
 
 _KIND = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+
+
+async def _either(event: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
 
 
 def _stamp(seconds: float) -> str:

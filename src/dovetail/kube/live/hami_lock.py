@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -32,6 +33,7 @@ class _Gate:
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     lock: str = ""  # the annotation as last heard
+    gone: bool = False  # the node is
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -42,24 +44,37 @@ class HamiLocks:
         self,
         api: Api,
         *,
-        exists: Callable[[str], bool],  # namespace/name of a pod that is not finished
+        exists: Callable[[str], bool],  # whether a pod of this namespace/name is there and not finished
+        clears: Callable[[str, str], bool],  # whether it may be on this node, or get there without us
         now: Callable[[], float],
         log: Callable[[str], None],
         setting: str = "auto",
         world: World = REAL,
     ) -> None:
-        self._api, self._exists, self._now, self._log = api, exists, now, log
+        self._api, self._exists, self._clears, self._now, self._log = api, exists, clears, now, log
         self._setting, self._world = setting, world
         self._gates: dict[str, _Gate] = {}
+        self._held: dict[str, _Gate] = {}  # pod uid -> whose turn it has
 
     def hear(self, batch: Iterable[Event[objects.Node]]) -> None:
         for event in batch:
             if isinstance(event, Deleted):
-                self._gates.pop(event.ref.name, None)
+                self._node_gone(event.ref.name)
+            if isinstance(event, Replaced):
+                there = {source.metadata.name for source in event.items} | {each.ref.name for each in event.unreadable}
+                for name in [name for name in self._gates if name not in there]:
+                    self._node_gone(name)
             for source in event.items if isinstance(event, Replaced) else []:
                 self._hear(source)
             if isinstance(event, Changed):
                 self._hear(event.object)
+
+    def _node_gone(self, name: str) -> None:
+        """Those who wait for its lock need not any more."""
+        gate = self._gates.pop(name, None)
+        if gate is not None:
+            gate.gone = True
+            gate.changed.set()
 
     def _hear(self, source: objects.Node) -> None:
         meta = source.metadata
@@ -85,25 +100,28 @@ class HamiLocks:
         except BaseException:
             gate.turn.release()
             raise
+        self._held[bind.pod.uid] = gate
         return True
 
     async def give_back(self, bind: Bind, bound: bool) -> None:
         """After a bind the plugin clears the lock; the node's next pod waits until then. Without one, we do."""
         node = str(bind.decision.node)
-        gate = self._gates.get(node)
+        gate = self._held.pop(bind.pod.uid, None)
         if gate is None:
             return
         if not bound:
-            await self._unlock(gate, node, bind.pod)
-            gate.turn.release()
+            try:
+                await self._unlock(gate, node, bind.pod)
+            finally:
+                gate.turn.release()
             return
         waiter = asyncio.create_task(self._until_free(gate, node, bind.pod))
         waiter.add_done_callback(lambda _: gate.turn.release())
 
     async def _lock(self, gate: _Gate, node: str, pod: Pod) -> None:
         failures = 0
-        while True:
-            if gate.lock and not _is(gate.lock, pod) and not self._is_dead(gate.lock):
+        while not gate.gone:  # if it is, there is nothing to lock and nowhere to go: the binder will see
+            if gate.lock and not _is(gate.lock, pod) and not self._is_dead(gate.lock, node):
                 gate.changed.clear()
                 await _either(gate.changed, 5.0)
                 continue
@@ -112,9 +130,10 @@ class HamiLocks:
                 await self._write(gate, node, gate.lock, text)
                 return
             except Conflict:
-                await self._look(gate, node)
+                with suppress(ApiError):
+                    await self._look(gate, node)
             except NotFound:
-                return  # the node is gone: so will be the bind
+                return
             except ApiError as error:
                 failures += 1
                 self._log(f"lock of node {node}: {error.message}")
@@ -123,7 +142,7 @@ class HamiLocks:
     async def _until_free(self, gate: _Gate, node: str, pod: Pod) -> None:
         """The plugin clears the lock when the cards are handed over."""
         since = self._world.now()
-        while _is(gate.lock, pod) and self._exists(pod.key):
+        while _is(gate.lock, pod) and not gate.gone and self._exists(pod.key):
             if self._world.now() - since > OLD:
                 self._log(f"node {node}: HAMi's plugin has not taken over {pod.key} for {OLD:.0f} s; the lock is freed")
                 break
@@ -160,15 +179,15 @@ class HamiLocks:
         source = _NODE.decode(await self._api.get(f"/api/v1/nodes/{node}"))
         gate.lock = source.metadata.annotations.get(LOCK, "")
 
-    def _is_dead(self, lock: str) -> bool:
-        """Nobody will clear it: its pod is gone, or it is older than HAMi waits itself."""
+    def _is_dead(self, lock: str, node: str) -> bool:
+        """Nobody will clear it: its pod is gone or elsewhere, or it is older than HAMi waits itself."""
         at, _, holder = lock.partition(",")
         try:
             age = self._now() - datetime.fromisoformat(at).timestamp()
         except ValueError:
             return True
         namespace, _, name = holder.partition(",")
-        return age > OLD or (bool(name) and not self._exists(f"{namespace}/{name}"))
+        return age > OLD or (bool(name) and not self._clears(f"{namespace}/{name}", node))
 
 
 def _is(lock: str, pod: Pod) -> bool:

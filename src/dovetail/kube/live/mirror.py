@@ -5,14 +5,16 @@ The API server is the truth; the ledger follows it. A pod is known by its UID: a
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from dovetail.kube import objects
-from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
+from dovetail.kube.api.watch import Changed, Deleted, Event, NotServed, Replaced
 from dovetail.kube.live.gangs import Gangs, Name
-from dovetail.kube.live.reader import TERMINAL, Reader
+from dovetail.kube.live.patience import is_refusal
+from dovetail.kube.live.reader import EPOCH, TERMINAL, Reader
 from dovetail.kube.problems import Problem
 from dovetail.model.events import (
     Event as Happening,
@@ -27,7 +29,7 @@ from dovetail.model.events import (
     PodObserved,
 )
 from dovetail.model.node import Node
-from dovetail.model.pod import Pod, RunningPod
+from dovetail.model.pod import Group, Pod, RunningPod
 
 
 class Stand(Enum):
@@ -51,9 +53,10 @@ class Known:
     epoch: str = ""  # stamped on it
     condition: tuple[str, str] = ("", "")  # PodScheduled=False: reason, message
     phase: str = ""
+    again: bool = False  # whatever is heard of it next is news
 
 
-EPOCH = "dovetail.dev/epoch"
+MOST_GONE = 20_000  # uids remembered of pods that are gone
 
 
 class Mirror:
@@ -65,10 +68,10 @@ class Mirror:
         self.nodes: dict[str, Node] = {}
         self.namespaces: dict[str, dict[str, str]] = {}
         self.gangs = Gangs()
-        self._uid_of: dict[str, str] = {}  # namespace/name -> uid
-        self._forgotten: dict[str, Known] = {}  # by uid: whose next version is news
+        self._uid_of: dict[str, str] = {}  # namespace/name -> uid, of everybody who is not finished
+        self._gone: OrderedDict[str, None] = OrderedDict()  # uids that were here; answers may come late
         self.problems: list[Problem] = []  # not said yet; whoever says them empties it
-        self.failures: list[objects.Pod] = []  # pods that failed after they had a node; likewise
+        self.failures: list[objects.Pod] = []  # pods that kubelet did not take in; likewise
 
     # ---- pods ---------------------------------------------------------------------------------------------------
 
@@ -76,23 +79,33 @@ class Mirror:
         happened: list[Happening] = []
         for event in batch:
             if isinstance(event, Changed):
-                happened += self.hear_pod(event.object)
+                if not self._is_past(event.object):
+                    happened += self._hear(event.object)
             elif isinstance(event, Deleted):
-                happened += self._pod_gone(event.ref.uid)
+                happened += self._deleted(f"{event.ref.namespace}/{event.ref.name}", event.ref.uid)
             elif isinstance(event, Replaced):
                 happened += self._all_pods(event)
         return happened
 
-    def hear_pod(self, source: objects.Pod) -> Iterator[Happening]:
+    def hear_pod(self, source: objects.Pod) -> list[Happening]:
+        """A pod as the answer to a request says it is. The watch may have said more by now, its end included."""
+        if source.metadata.uid in self._gone or self._is_past(source):
+            return []
+        return list(self._hear(source))
+
+    def _is_past(self, source: objects.Pod) -> bool:
+        known = self.pods.get(source.metadata.uid)
+        return known is not None and _is_older(source.metadata.resource_version, known.version)
+
+    def _hear(self, source: objects.Pod) -> Iterator[Happening]:
         """One pod as it is now."""
         meta, spec = source.metadata, source.spec
-        self._forgotten.pop(meta.uid, None)
         key = f"{meta.namespace}/{meta.name}"
         before = self._uid_of.get(key)
         if before is not None and before != meta.uid:
-            yield from self._pod_gone(before)
+            yield from self._deleted(key, before)
         if source.status.phase in TERMINAL:
-            yield from self._finished(source)
+            yield from self._finished(key, source)
         elif spec.node_name:
             yield from self._holds(key, source)
         elif self._reader.is_ours(source) and not meta.deletion_timestamp:
@@ -101,34 +114,47 @@ class Mirror:
             yield from self._promised(key, source)
         else:
             yield from self._pod_gone(meta.uid)
+            self._uid_of[key] = meta.uid  # somebody else's concern, but there
 
     def forget(self, uid: str) -> None:
-        """Whatever is heard of the pod next is new."""
+        """What we did about the pod came to nothing: whatever is heard of it next is new."""
         known = self.pods.get(uid)
         if known is not None and known.stand is Stand.WAITS:
-            self._drop(uid)
-            self._forgotten[uid] = known
+            known.again = True
 
-    def recall(self, pod: Pod) -> bool:
-        """A pod that was forgotten and still waits, as far as anybody knows, is known again. False: it is not that."""
-        if pod.uid in self._forgotten:
-            self._note(pod.uid, self._forgotten.pop(pod.uid))
-            return True
-        return False
+    def recall(self, pod: Pod) -> Group | None:
+        """A pod that was forgotten and not heard of since, with those it waits with. None: it is not that."""
+        known = self.pods.get(pod.uid)
+        if known is None or known.stand is not Stand.WAITS or not known.again:
+            return None
+        known.again = False
+        return self.gangs.group(known.pod)
+
+    def holds(self, uid: str) -> bool:
+        known = self.pods.get(uid)
+        return known is not None and known.stand is Stand.HOLDS
 
     def has(self, key: str) -> bool:
-        """Whether a pod of this namespace/name is there and not finished."""
+        """Whether a pod of this namespace/name is there and not finished, whoever schedules it."""
         return key in self._uid_of
+
+    def may_hold(self, key: str, node: str) -> bool:
+        """Whether a pod of this namespace/name is on the node, or may be put there by somebody else than us."""
+        uid = self._uid_of.get(key)
+        known = self.pods.get(uid) if uid is not None else None
+        if known is None:
+            return uid is not None
+        return known.running.node == node if known.running is not None else known.stand is not Stand.WAITS
 
     def read(self, source: objects.Pod) -> Pod:
         return self._reader.pod(source).pod
 
     def _all_pods(self, event: Replaced[objects.Pod]) -> Iterator[Happening]:
         there = {source.metadata.uid for source in event.items} | {each.ref.uid for each in event.unreadable}
-        for uid in [uid for uid in self.pods if uid not in there]:
-            yield from self._pod_gone(uid)
+        for key, uid in [(key, uid) for key, uid in self._uid_of.items() if uid not in there]:
+            yield from self._deleted(key, uid)
         for source in event.items:
-            yield from self.hear_pod(source)
+            yield from self._hear(source)
 
     def _waits(self, key: str, source: objects.Pod) -> Iterator[Happening]:
         uid, version = source.metadata.uid, source.metadata.resource_version
@@ -136,7 +162,7 @@ class Mirror:
         known = self.pods.get(uid)
         said = _condition(source)
         epoch = source.metadata.annotations.get(EPOCH, "")
-        if known is not None and known.stand is Stand.WAITS and known.pod == reading.pod:
+        if known is not None and known.stand is Stand.WAITS and known.pod == reading.pod and not known.again:
             known.version, known.condition, known.epoch = version, said, epoch
             return
         self.problems += reading.problems
@@ -165,14 +191,21 @@ class Mirror:
         self._note(pod.uid, Known(key, Stand.PROMISED, source.metadata.resource_version, pod, None, node))
         yield PodNominated(self._clock(), pod, node)
 
-    def _finished(self, source: objects.Pod) -> Iterator[Happening]:
-        known = self.pods.get(source.metadata.uid)
-        if source.status.phase == "Failed" and known is not None and known.stand is Stand.HOLDS:
+    def _finished(self, key: str, source: objects.Pod) -> Iterator[Happening]:
+        if self.holds(source.metadata.uid) and is_refusal(source.status):
             self.failures.append(source)
-        yield from self._pod_gone(source.metadata.uid)
+        yield from self._deleted(key, source.metadata.uid)
+
+    def _deleted(self, key: str, uid: str) -> Iterator[Happening]:
+        self._gone[uid] = None
+        if len(self._gone) > MOST_GONE:
+            self._gone.popitem(last=False)
+        yield from self._pod_gone(uid)
+        if self._uid_of.get(key) == uid:
+            del self._uid_of[key]
 
     def _pod_gone(self, uid: str) -> Iterator[Happening]:
-        self._forgotten.pop(uid, None)
+        """It holds nothing and wants nothing, whether it is still there or not."""
         if uid in self.pods:
             self._drop(uid)
             yield PodGone(self._clock(), uid)
@@ -243,8 +276,8 @@ class Mirror:
         for event in batch:
             if isinstance(event, Deleted):
                 names = self.gangs.drop_group(api_group, event.ref.namespace, event.ref.name)
-            elif isinstance(event, Replaced):
-                names = self.gangs.set_groups(api_group, event.items)
+            elif isinstance(event, (Replaced, NotServed)):
+                names = self.gangs.set_groups(api_group, event.items if isinstance(event, Replaced) else ())
             elif isinstance(event, Changed):
                 names = self.gangs.set_group(api_group, event.object)
             else:
@@ -253,11 +286,15 @@ class Mirror:
         return happened
 
     def _regrouped(self, name: Name) -> list[Happening]:
-        """Those who waited alone, or with others, are taken out and come again as what they are now."""
+        """Those who waited alone, or with others, come again as what they are now."""
         pods = [self.pods[uid].pod for uid in self.gangs.waiting(name)]
         groups = {group.name: group for group in map(self.gangs.group, pods)}
-        gone: list[Happening] = [PodGone(self._clock(), pod.uid) for pod in pods]
-        return gone + [GroupArrived(self._clock(), group) for group in groups.values()]
+        return [GroupArrived(self._clock(), group) for group in groups.values()]
+
+
+def _is_older(version: str, than: str) -> bool:
+    """resourceVersions of one resource are numbers that grow; what is none is not compared."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
 def _condition(source: objects.Pod) -> tuple[str, str]:

@@ -8,9 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dovetail.kube import objects
+
 FIRST, LONGEST = 1.0, 300.0  # seconds
 FORGET = 600.0  # a quiet time after which all is forgiven
 FREE = 1  # refusals that cost nothing: races happen
+# Reasons of pods that ran and were ended by their node; all others that kubelet gives mean that it never took them in.
+ENDED = ("Evicted", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "DeadlineExceeded", "Preempting")
+
+
+def is_refusal(status: objects.PodStatus) -> bool:
+    """Failed before anything ran. A container that fails is the pod's own affair."""
+    ran = any(one.state.terminated is not None for one in (*status.container_statuses, *status.init_container_statuses))
+    return status.phase == "Failed" and bool(status.reason) and status.reason not in ENDED and not ran
 
 
 @dataclass(slots=True)

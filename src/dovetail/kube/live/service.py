@@ -16,8 +16,8 @@ from dovetail.kube.api.errors import ApiError
 from dovetail.kube.api.reflector import Reflector
 from dovetail.kube.api.retry import retrying
 from dovetail.kube.live.binder import Binder
-from dovetail.kube.live.driver import Driver, Fenced
-from dovetail.kube.live.election import Arrival, Election
+from dovetail.kube.live.driver import Driver
+from dovetail.kube.live.election import TERMS, Arrival, Election, Terms
 from dovetail.kube.live.fencing import stamp
 from dovetail.kube.live.hami_lock import HamiLocks
 from dovetail.kube.live.mirror import Mirror, Stand
@@ -41,6 +41,7 @@ class Options:
     arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # policy name -> its arguments
     namespace: str = "kube-system"  # of the lease
     lease: str = "dovetail-scheduler"
+    terms: Terms = TERMS
     hami_lock: str = "auto"
     at_once: int = 64  # Bindings on their way
     device_resources: tuple[str, ...] = ("nvidia.com/gpu",)
@@ -70,7 +71,13 @@ class Service:
         self.mirror = Mirror(Reader(options.profiles), now)
         self.volumes = VolumeMirror()
         self.election = Election(
-            api, options.identity, name=options.lease, namespace=options.namespace, now=now, log=log
+            api,
+            options.identity,
+            name=options.lease,
+            namespace=options.namespace,
+            terms=options.terms,
+            now=now,
+            log=log,
         )
         self.ready = False
         self.state = "starting"  # for people: what we are doing until we are ready
@@ -78,6 +85,7 @@ class Service:
         self.reflectors: list[Reflector[Any]] = []
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[Any]] = []
+        self._passing: set[asyncio.Task[Any]] = set()  # those of them that may end
 
     def stop(self) -> None:
         self._stop.set()
@@ -106,15 +114,18 @@ class Service:
 
     async def _serve(self) -> None:
         server = await self._server_version()
-        warming = asyncio.create_task(asyncio.to_thread(self._compile_kernels, self.scheduler))
-        self._tasks.append(warming)
+        warming = self._start(asyncio.to_thread(self._compile_kernels, self.scheduler), passing=True)
         self.state = "waiting for the lease"
         arrival = await self.election.acquire()
         leading = self._start(self.election.keep())
         self._log(f"leading as {self.election.identity}, epoch {self.election.epoch}")
         driver = self.driver = self._put_together(server)
+        self._start(self._get_ready(driver, arrival, warming), passing=True)
+        await self._watch_over(leading)
+
+    async def _get_ready(self, driver: Driver, arrival: Arrival, warming: asyncio.Task[Any]) -> None:
         await self._fill(driver)
-        if arrival is Arrival.TAKEN_OVER:
+        if arrival is not Arrival.AFTER_GOODBYE:  # a Lease that was deleted looks like one that never was
             await self._fence(driver)
         self.state = "compiling kernels"
         await warming
@@ -125,35 +136,38 @@ class Service:
         self._log(f"ready: {len(self.mirror.nodes)} nodes, {len(self.mirror.pods)} pods")
         driver.paused = False
         driver.happened(())
-        await self._watch_over(leading, driver)
 
-    async def _watch_over(self, leading: asyncio.Task[Any], driver: Driver) -> None:
-        fenced = driver.fenced = asyncio.get_running_loop().create_future()
-        working = {leading, fenced, *(task for task in self._tasks if task is not leading and not task.done())}
-        done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED)
-        self.ready = False
-        for task in done:
-            if task is leading:
-                task.result()
+    async def _watch_over(self, leading: asyncio.Task[Any]) -> None:
+        """Until a part ends that should not, those that are started on the way included."""
+        while True:
+            working = {task for task in self._tasks if not task.done()} | {leading}
+            done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED, timeout=1.0)
+            if leading in done:
+                self.ready = False
+                leading.result()
                 raise Lost("the lease is lost")
-            try:
+            for task in [task for task in self._tasks if task.done()]:
                 task.result()
-            except Fenced as error:
-                raise Lost(str(error)) from None
-        raise RuntimeError("a part of the scheduler ended by itself")
+                if task not in self._passing:
+                    raise RuntimeError("a part of the scheduler ended by itself")
+                self._tasks.remove(task)
 
-    def _start(self, work: Any) -> asyncio.Task[Any]:
+    def _start(self, work: Any, passing: bool = False) -> asyncio.Task[Any]:
+        """`passing`: it is no failure that it ends."""
         task = asyncio.create_task(work)
         self._tasks.append(task)
+        if passing:
+            self._passing.add(task)
         return task
 
     def _put_together(self, server: tuple[int, int]) -> Driver:
         driver = Driver(self.scheduler, self.mirror, epoch=self.election.epoch, now=self._now, log=self._log)
-        driver.paused = True
+        driver.paused, driver.doubt = True, self.election.doubt
         vendors = next(iter(self._options.profiles.values())).vendors
         locks = HamiLocks(
             self._api,
             exists=self.mirror.has,
+            clears=self.mirror.may_hold,
             now=self._now,
             log=self._log,
             setting=self._options.hami_lock,
@@ -175,6 +189,8 @@ class Service:
             volumes=self._bind_volumes,
             report=driver.outcome,
             now=self._now,
+            epoch=self.election.epoch,
+            may_write=self.election.is_sure,
             server=server,
             turn=locks,
             most=self._options.at_once,
@@ -198,14 +214,15 @@ class Service:
         """Nothing that our predecessor sent may become true after this."""
         self.state = "fencing off the scheduler before us"
         waiting = [(uid, known) for uid, known in self.mirror.pods.items() if known.stand is Stand.WAITS]
-        count = await stamp(self._api, waiting, self.election.epoch, driver.hear_pod)
-        self._log(f"took over from a scheduler that did not say goodbye: stamped {count} pods that wait")
+        count = await stamp(self._api, waiting, self.election.epoch, driver.hear_pod, self._log)
+        if count:
+            self._log(f"nobody said goodbye before us: stamped {count} pods that wait")
 
     async def _say_goodbye(self, driver: Driver) -> None:
         self._log("stopping: waiting for what is under way")
-        self.ready, driver.paused = False, True
+        fenced, self.ready, driver.paused = self.ready, False, True
         await driver.binder.drain(GOODBYE)
-        clean = not driver.binder.under_way
+        clean = fenced and not driver.binder.under_way
         await driver.teller.flush(2.0)
         for task in self._tasks:
             task.cancel()

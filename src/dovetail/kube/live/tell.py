@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -45,6 +45,14 @@ class Note:
     action: str = "Scheduling"
 
 
+@dataclass(slots=True)
+class _Writing:
+    """A condition on its way."""
+
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    last: bool = False  # the pod is about to be bound: nothing is to follow
+
+
 class Teller:
     def __init__(
         self,
@@ -60,7 +68,7 @@ class Teller:
         self._api, self._instance, self._written = api, instance[:128], written
         self._busy, self._now, self._log, self._world = busy, now, log, world
         self._conditions: OrderedDict[str, tuple[Pod, Condition]] = OrderedDict()  # by uid, the newest word counts
-        self._under_way: dict[str, asyncio.Event] = {}
+        self._under_way: dict[str, _Writing] = {}
         self._events: deque[tuple[float, Note]] = deque(maxlen=MOST_EVENTS)
         self._more, self._more_events = asyncio.Event(), asyncio.Event()
         self.sent = self.dropped = self.conditions_written = 0
@@ -82,9 +90,10 @@ class Teller:
     async def settled(self, uid: str) -> None:
         """Returns when no condition of the pod is on its way; none that waits will be sent any more."""
         self.forget(uid)
-        under_way = self._under_way.get(uid)
-        if under_way is not None:
-            await under_way.wait()
+        writing = self._under_way.get(uid)
+        if writing is not None:
+            writing.last = True
+            await writing.done.wait()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -104,23 +113,24 @@ class Teller:
 
     async def _write_conditions(self) -> None:
         while True:
-            if not self._conditions:
+            # Of a pod of which another writer has an older word, the next one stays where `forget` finds it.
+            uid = next((uid for uid in self._conditions if uid not in self._under_way), None)
+            if uid is None:
                 self._more.clear()
                 await self._more.wait()
                 continue
-            uid, (pod, condition) = self._conditions.popitem(last=False)
-            if uid in self._under_way:  # another writer has an older word of the same pod
-                await self._under_way[uid].wait()
-                self._conditions.setdefault(uid, (pod, condition))
-                continue
-            done = self._under_way[uid] = asyncio.Event()
+            pod, condition = self._conditions.pop(uid)
+            writing = self._under_way[uid] = _Writing()
             try:
-                await self._write(pod, condition)
+                if not await self._write(pod, condition, writing) and not writing.last:
+                    self._conditions.setdefault(uid, (pod, condition))
             finally:
                 del self._under_way[uid]
-                done.set()
+                writing.done.set()
+                self._more.set()
 
-    async def _write(self, pod: Pod, condition: Condition) -> None:
+    async def _write(self, pod: Pod, condition: Condition, writing: _Writing) -> bool:
+        """False: nobody knows whether it was written."""
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
         said: dict[str, Any] = {
             "type": "PodScheduled",
@@ -135,17 +145,16 @@ class Teller:
                 answer = await self._api.patch(path, body, "strategic")
                 self.conditions_written += 1
                 self._written(pod.uid, version_of(answer), condition)
-                return
+                return True
             except (Throttled, Unavailable) as error:
                 await self._world.sleep(BACKOFF.wait(failures, self._world.chance(), error.retry_after))
-                if pod.uid in self._conditions:
-                    return  # there is something newer to say
+                if writing.last or pod.uid in self._conditions:
+                    return True  # there is something newer to say, or no more to be said
             except ApiError as error:
                 if error.code not in (404, 409):  # the pod is gone or another one: nobody to tell
                     self._log(f"condition of {pod.key}: {error.message}")
-                return
-        self._conditions.setdefault(pod.uid, (pod, condition))
-        self._more.set()
+                return True
+        return False
 
     # ---- events -------------------------------------------------------------------------------------------------
 
@@ -169,7 +178,7 @@ class Teller:
         body = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": f"{pod.name[:200]}.{int(at * 1e9):x}", "namespace": pod.namespace},
+            "metadata": {"name": f"{pod.name[:200].rstrip('-.')}.{int(at * 1e9):x}", "namespace": pod.namespace},
             "eventTime": _stamp(at, digits=6),
             "reportingController": CONTROLLER,
             "reportingInstance": self._instance,

@@ -22,7 +22,18 @@ from dovetail.kube.live.reader import EPOCH
 from dovetail.kube.live.reasons import Reasons
 from dovetail.kube.live.tell import Note, Teller
 from dovetail.kube.live.words import where_to
-from dovetail.model.events import Bind, Effect, Event, GroupArrived, PodBound, PodGone, PodObserved, Wait, Warn
+from dovetail.model.events import (
+    Bind,
+    Effect,
+    Event,
+    GroupArrived,
+    NodeChanged,
+    PodBound,
+    PodGone,
+    PodObserved,
+    Wait,
+    Warn,
+)
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod
 
@@ -64,6 +75,7 @@ class Driver:
         self._line_of: dict[str, str] = {}  # pod uid -> name
         self._order: list[tuple[Any, str]] = []  # a heap of (order, name); a name may have left
         self._failures: dict[str, int] = {}  # pod uid -> writes refused so far
+        self._guessed: dict[str, dict[str, PodObserved]] = {}  # node -> by uid, pods whose cards nobody wrote down
         self._wake = asyncio.Event()
         self.doubt: Callable[[], None] = lambda: None  # called when somebody else seems to be the scheduler now
         self.paused = False  # decide nothing for now
@@ -149,7 +161,25 @@ class Driver:
                     event = PodBound(event.at, uid)
             if uid:
                 self._leave_line(uid)
+                self._note_guess(uid, event)
             self._carry_out(self.scheduler.handle(event))
+            if isinstance(event, NodeChanged):
+                self._guess_again(event.node)
+
+    def _note_guess(self, uid: str, event: Event) -> None:
+        """Who holds cards without a record: charged to some, which may be known only later."""
+        if uid in self.scheduler.ledger.pods:
+            self._guessed.get(self.scheduler.ledger.node_of(uid), {}).pop(uid, None)
+        if isinstance(event, PodObserved) and event.running.shares is None and event.running.pod.wants_devices:
+            self._guessed.setdefault(event.running.node, {})[uid] = event
+
+    def _guess_again(self, node: Node) -> None:
+        """A pod is heard of before its node, or the node has other cards now."""
+        cards = {device.uuid for device in node.devices}
+        for uid, event in self._guessed.get(node.name, {}).items():
+            held = {share.uuid for share in self.scheduler.ledger.held_shares(uid)}
+            if cards and not (held and held <= cards):
+                self._carry_out(self.scheduler.handle(event))
 
     def _is_as_placed(self, event: PodObserved) -> bool:
         """Our own placement, come true."""

@@ -118,9 +118,12 @@ def test_every_test_begins_with_a_clean_slate(plane: ControlPlane, api: Client, 
     assert api.list("Node") == []
     assert api.list("Pod", None) == []
     assert api.find("Namespace", "leftover") is None
+    assert api.find("Lease", "leftover", "kube-system") is None
     assert not plane.running("kube-controller-manager")
     plane.start_controller_manager()
     api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "leftover"}})
+    meta = {"name": "leftover", "namespace": "kube-system"}
+    api.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": {}})
     api.create(node("a"))
     stuck = pod("stuck", namespace="leftover", nodeName="a")
     stuck["metadata"]["finalizers"] = ["tests.dovetail.dev/never"]

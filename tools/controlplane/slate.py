@@ -52,8 +52,11 @@ class Slate:
         resource, namespace, name = place
         if resource.plural == "namespaces":
             return name in SYSTEM_NAMESPACES
-        in_system = namespace == "kube-system" or name.startswith(("system:", "system-"))
-        return place in self._kept or in_system or (namespace, name) == ("default", "kubernetes")
+        is_its_own = namespace == "kube-system" and name.startswith(
+            ("apiserver-", "extension-apiserver-", "kube-apiserver-")
+        )
+        is_system = name.startswith(("system:", "system-"))
+        return place in self._kept or is_its_own or is_system or (namespace, name) == ("default", "kubernetes")
 
     def _present(self, resource: Resource) -> Iterator[tuple[Place, Object]]:
         """resourceVersion=0 would be faster, and could be the past."""

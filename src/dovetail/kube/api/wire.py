@@ -1,0 +1,187 @@
+"""Small requests with small answers, hundreds a second: kept HTTP/1.1 connections, one request at a time on each.
+
+A general client spends five times as much on a Binding as this (ADR 10). Lists, watches and whatever goes through a
+proxy take the general one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+from dovetail.kube.api.http1 import Answer, Garbage, Parser
+
+KEEP = 50.0  # seconds that an idle connection is kept; API servers close theirs after 90
+CONNECT = 10.0  # seconds
+_KEEPALIVE = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000))
+
+
+class Broken(Exception):
+    """No answer came. `sent` False = the server surely did nothing."""
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class Wire:
+    """Connections to one server. `most` at once; who comes later waits."""
+
+    def __init__(
+        self,
+        server: str,
+        *,
+        most: int = 64,
+        server_name: str | None = None,
+        keep: float = KEEP,
+        connect: float = CONNECT,
+    ) -> None:
+        url = urlsplit(server)
+        self._host = url.hostname or ""
+        self._port = url.port or (443 if url.scheme == "https" else 80)
+        self._name, self._keep, self._connect_seconds = server_name, keep, connect
+        self.host_header, self.prefix = url.netloc.rpartition("@")[2], url.path.rstrip("/")
+        self._room = asyncio.Semaphore(most)
+        self._idle: list[tuple[_Line, float]] = []  # since when
+        self._busy: set[_Line] = set()
+        self._tls: ssl.SSLContext | None = None
+
+    async def ask(self, message: bytes, tls: ssl.SSLContext | None, seconds: float) -> Answer:
+        """Send a whole request and wait for its whole answer. Raises Broken."""
+        async with self._room:
+            line = self._kept(tls) or await self._connect(tls)
+            self._busy.add(line)
+            try:
+                answer = await line.ask(message, seconds)
+            except BaseException:
+                line.abort()
+                raise
+            finally:
+                self._busy.discard(line)
+            if answer.reusable and tls is self._tls:
+                self._idle.append((line, line.loop.time()))
+            else:
+                line.abort()
+            return answer
+
+    def close(self) -> None:
+        for line, _ in self._idle:
+            line.abort()
+        self._idle.clear()
+        for line in self._busy:
+            line.abort()
+
+    def _kept(self, tls: ssl.SSLContext | None) -> _Line | None:
+        if tls is not self._tls:  # other certificates: what is open was opened with the old ones
+            for line, _ in self._idle:
+                line.abort()
+            self._idle.clear()
+            self._tls = tls
+        while self._idle:
+            line, since = self._idle.pop()
+            if line.is_open and line.loop.time() - since < self._keep:
+                return line
+            line.abort()
+        return None
+
+    async def _connect(self, tls: ssl.SSLContext | None) -> _Line:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_seconds):
+                _, line = await loop.create_connection(
+                    lambda: _Line(loop),
+                    self._host,
+                    self._port,
+                    ssl=tls,
+                    server_hostname=(self._name or self._host) if tls is not None else None,
+                    happy_eyeballs_delay=0.25,
+                )
+        except TimeoutError:
+            raise Broken(f"no connection within {self._connect_seconds:.0f} s", sent=False) from None
+        except ssl.SSLCertVerificationError as error:
+            raise Broken(
+                f"the server's certificate is not believed: {error}; correct certificate-authority or tls-server-name "
+                "in the kubeconfig",
+                sent=False,
+            ) from error
+        except OSError as error:
+            raise Broken(f"cannot connect: {error}", sent=False) from error
+        return line
+
+
+class _Line(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._parser = Parser()
+        self._answer: asyncio.Future[Answer] | None = None
+        self.is_open = False
+
+    async def ask(self, message: bytes, seconds: float) -> Answer:
+        assert self._transport is not None
+        assert self._answer is None
+        answer: asyncio.Future[Answer] = self.loop.create_future()
+        self._answer = answer
+        alarm = self.loop.call_later(seconds, self._fail, "no answer in time")
+        try:
+            self._transport.write(message)
+            return await answer
+        finally:
+            alarm.cancel()
+            self._answer = None
+
+    def abort(self) -> None:
+        self.is_open = False
+        if self._transport is not None:
+            self._transport.abort()
+        self._fail("closed by ourselves")
+
+    # ---- what asyncio calls -------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport, self.is_open = transport, True
+        _notice_death(transport.get_extra_info("socket"))
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is None:  # nobody asked: whatever it is, nothing can follow it
+            self.abort()
+            return
+        try:
+            answer = self._parser.feed(data)
+        except Garbage as error:
+            self._fail(f"the answer cannot be read: {error}")
+            return
+        if answer is not None:
+            self._give(answer)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_open = False
+        answer = self._parser.end() if error is None else None
+        if answer is not None:
+            self._give(answer)
+        else:
+            self._fail(f"the connection broke: {error or 'closed by the server'}")
+
+    def _give(self, answer: Answer) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(answer)
+
+    def _fail(self, message: str) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(Broken(message, sent=True))
+
+
+def _notice_death(made: socket.socket) -> None:
+    """Within half a minute, when the other machine is gone without a word."""
+    with suppress(OSError):
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _KEEPALIVE:
+            option = getattr(socket, name, None)
+            if option is not None:
+                made.setsockopt(socket.IPPROTO_TCP, option, value)

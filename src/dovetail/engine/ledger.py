@@ -52,9 +52,7 @@ from dovetail.policies.rows import Ints, Rows
 
 
 class Witness(Protocol):
-    """Somebody who keeps count of who is where. While not `active` only pods with relations are told of."""
-
-    active: bool
+    """Somebody who keeps count of who is where: told of pods with relations, and of all others while it attends."""
 
     def came(self, pod: Pod, row: int) -> None: ...
 
@@ -82,6 +80,7 @@ class Ledger:
         self.pods = Holders()  # uid -> what it holds
         self._undo: list[Change] | None = None  # in a transaction
         self.witnesses: list[Witness] = []
+        self._attending: list[Witness] = []
         self._one_slot = np.zeros(1, dtype=np.int64)
         # Called when a transaction starts; what they return is called if it is undone.
         self.bystanders: list[Callable[[], Callable[[], None]]] = []
@@ -132,6 +131,13 @@ class Ledger:
         columns = [self.intern.columns(name) for name in resources]
         self.storage.fit_columns()
         self.rows.enforced[columns] = 0
+
+    def attend(self, witness: Witness, attends: bool) -> None:
+        """From now on the witness is told of all pods; or again only of those with relations."""
+        if witness in self._attending:
+            self._attending.remove(witness)
+        if attends:
+            self._attending.append(witness)
 
     # ---- nodes --------------------------------------------------------------------------------------------------
 
@@ -253,8 +259,10 @@ class Ledger:
         dropped = self.pods.drop(uids)
         if not dropped:
             return 0
-        if self.witnesses:
-            self._tell_of_leaving(dropped)
+        for _, slot, _ in dropped:
+            pod = self.pods.at(slot)
+            for witness in self._attending if pod.relations is ALONE else self.witnesses:
+                witness.left(pod, self.book.pod.item(slot, POD_ROW))
         if self._undo is not None:
             self.make_room(0, 0, len(dropped))
             self._undo += [Change(*one, False, self.book.pod.item(one[1], POD_ROW)) for one in dropped]
@@ -347,43 +355,30 @@ class Ledger:
     def _take_back(self, change: Change) -> None:
         if not change.added:
             self.pods.put_back(change.uid, change.slot, change.expires)
-        if self.witnesses:
-            pod = self.pods.pod(change.uid)
-            for witness in self._concerned(pod):
-                (witness.left if change.added else witness.came)(pod, change.row)
+        pod = self.pods.pod(change.uid)
+        for witness in self._attending if pod.relations is ALONE else self.witnesses:
+            (witness.left if change.added else witness.came)(pod, change.row)
         if change.added:
             self.pods.drop((change.uid,))
 
     def _add(self, pod: Pod, slot: int, assumed: bool, expires: float) -> None:
         self.pods.add(pod.uid, slot, pod, assumed, expires)
-        if self.witnesses:
-            for witness in self._concerned(pod):
-                witness.came(pod, self.book.pod.item(slot, POD_ROW))
+        for witness in self._attending if pod.relations is ALONE else self.witnesses:
+            witness.came(pod, self.book.pod.item(slot, POD_ROW))
         if self._undo is not None:
             self._undo.append(Change(pod.uid, slot, expires, True, self.book.pod.item(slot, POD_ROW)))
 
     def _add_all(self, uids: Sequence[str], slots: Ints, pods: Any, expires: float) -> None:
         """Pods placed in bulk have no relations: what has is placed one by one."""
         self.pods.add_all(uids, slots, pods, expires)
-        if self._undo is None and not any(witness.active for witness in self.witnesses):
+        if self._undo is None and not self._attending:
             return
         rows = self.book.pod[slots, POD_ROW].tolist()
         for uid, slot, row in zip(uids, slots.tolist(), rows, strict=True):
-            for witness in self.witnesses:
-                if witness.active:
-                    witness.came(self.pods.pod(uid), row)
+            for witness in self._attending:
+                witness.came(self.pods.pod(uid), row)
             if self._undo is not None:
                 self._undo.append(Change(uid, slot, expires, True, row))
-
-    def _concerned(self, pod: Pod) -> list[Witness]:
-        related = pod.relations is not ALONE
-        return [witness for witness in self.witnesses if related or witness.active]
-
-    def _tell_of_leaving(self, dropped: Sequence[tuple[str, int, float]]) -> None:
-        for _, slot, _ in dropped:
-            pod = self.pods.at(slot)
-            for witness in self._concerned(pod):
-                witness.left(pod, self.book.pod.item(slot, POD_ROW))
 
 
 @dataclass(slots=True)

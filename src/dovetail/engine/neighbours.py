@@ -96,6 +96,7 @@ class Neighbours:
         """Count the crowds; from now on everybody is told of."""
         if not self.active:
             self.active = True
+            self._ledger.attend(self, True)
             for uid in self._ledger.pods:
                 self._count(self._ledger.pods.pod(uid), self._ledger.row_holding(uid), 1)
 

@@ -146,9 +146,10 @@ class Placer:
 
     def _needs_care(self, group: Group) -> bool:
         """A group that a plain kernel call cannot serve: pods with more to look at, or too few of them."""
-        if len(group.pods) + group.running < group.minimum:
+        pods = group.pods
+        if len(pods) + group.running < group.minimum:
             return True
-        return any(self._is_special(pod) for pod in group.pods)
+        return self._is_special(pods[0]) if len(pods) == 1 else any(self._is_special(pod) for pod in pods)
 
     def _is_special(self, pod: Pod) -> bool:
         """Refused, under a quota, or with rules about other pods."""

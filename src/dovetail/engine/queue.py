@@ -78,6 +78,10 @@ class WaitingRoom:
         self.add(smaller, key)
         return smaller
 
+    def asks(self, key: Hashable) -> bool:
+        """Whether somebody waits for this."""
+        return key in self._lines
+
     def requests(self) -> list[Hashable]:
         return list(self._lines)
 

@@ -23,7 +23,6 @@ class Quotas:
         self._ledger = ledger
         self._of: dict[str, list[Quota]] = {}  # namespace -> its quotas
         self._inside: dict[str, dict[str, None]] = {}  # namespace with quotas -> UIDs, in the order they came
-        self.active = False
         for quota in quotas:
             self.set(quota)
         ledger.witnesses.append(self)
@@ -35,7 +34,7 @@ class Quotas:
             held, inside = self._ledger.pods, self._inside.setdefault(quota.namespace, {})
             inside.update((uid, None) for uid in held if held.pod(uid).namespace == quota.namespace)
         self._of.setdefault(quota.namespace, []).append(quota)
-        self.active = True
+        self._ledger.attend(self, True)
 
     def drop(self, namespace: str, name: str) -> None:
         left = [quota for quota in self._of.pop(namespace, ()) if quota.name != name]
@@ -43,7 +42,7 @@ class Quotas:
             self._of[namespace] = left
         else:
             self._inside.pop(namespace, None)
-        self.active = bool(self._of)
+        self._ledger.attend(self, bool(self._of))
 
     def came(self, pod: Pod, row: int) -> None:
         if pod.namespace in self._inside:

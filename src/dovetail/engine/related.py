@@ -20,6 +20,7 @@ from dovetail.engine.state import FRESH, INACTIVE, OWN, Batch, Floats
 from dovetail.engine.volumes import Volumes
 from dovetail.model.pod import Pod, Profile
 from dovetail.model.reason import Reason
+from dovetail.model.relations import ALONE, NO_PREFERENCES
 from dovetail.policies.rows import Bytes, Ints
 
 
@@ -33,6 +34,7 @@ class Related:
         self.preferred = Preferred(ledger, self.neighbours)
         self.volumes = Volumes(ledger)
         ledger.witnesses += [self.neighbours, self.volumes]
+        self._looked_at, self._avoided = -1, False  # version of the nodes; whether pods would rather not go to some
 
     def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
         """None = it is gone."""
@@ -43,7 +45,18 @@ class Related:
 
     def concerns(self, pod: Pod) -> bool:
         """Whether the pod must be placed by `batch`; asked of every pod, so it is cheap where there is nothing."""
+        if pod.relations is ALONE and pod.preferences is NO_PREFERENCES and self._calm():
+            return False
         return self.restricts(pod) or self.preferred.concerns(pod)
+
+    def _calm(self) -> bool:
+        """No pod has terms about others, and no node is avoided."""
+        neighbours, written = self.neighbours, self._ledger.places.written
+        if written != self._looked_at:
+            neighbours.facts.refresh()
+            self._looked_at, self._avoided = written, bool(neighbours.facts.avoided)
+        terms = neighbours.against, neighbours.together, neighbours.liked, neighbours.disliked
+        return not self._avoided and not any(map(len, terms))
 
     def restricts(self, pod: Pod) -> bool:
         """Whether nodes may refuse the pod because of other pods or volumes."""

@@ -225,8 +225,13 @@ class Scheduler(Placer):
             key = self._request(pod)
             if self.related.restricts(pod):
                 key = (*key, pod.namespace, tuple(sorted(pod.labels.items())), pod.relations)
-                self._news.active = True
+                self._listen()
         self.waiting.add(group, key)
+
+    def _listen(self) -> None:
+        if not self._news.wanted:
+            self._news.wanted = True
+            self.ledger.attend(self._news, True)
 
     def _request(self, pod: Pod) -> tuple[Hashable, ...]:
         signature = self.requests.signature(pod)

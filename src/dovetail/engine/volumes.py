@@ -23,8 +23,6 @@ from dovetail.policies.rows import Bytes
 class Volumes:
     """What is known of volumes, which pods use which, and what that means for a pod. A witness of the ledger."""
 
-    active = False  # only pods with claims are of interest
-
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._records = Records(ledger.places)

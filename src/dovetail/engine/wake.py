@@ -18,18 +18,18 @@ PLAIN = 3  # parts of the key of a request that no rule about other pods belongs
 
 
 class News:
-    """Pods that came or went while somebody waits whose rules are about other pods."""
+    """Pods that came or went while somebody waits whose rules are about other pods. A witness of the ledger."""
 
     def __init__(self) -> None:
-        self.active = False
+        self.wanted = False
         self.pods: list[Pod] = []
 
     def came(self, pod: Pod, row: int) -> None:
-        if self.active:
+        if self.wanted:
             self.pods.append(pod)
 
     def left(self, pod: Pod, row: int) -> None:
-        if self.active:
+        if self.wanted:
             self.pods.append(pod)
 
     def take(self) -> list[Pod]:
@@ -49,7 +49,7 @@ class Wake:
         """Requests somebody waits for that one of the rows could take; and those for which one row does not tell."""
         if self._version != self._waiting.version:
             self._lists, self._version = self._list(), self._waiting.version
-        return [*([ALWAYS] if ALWAYS in self._waiting.requests() else []), *self.fitting(rows)]
+        return [*([ALWAYS] if self._waiting.asks(ALWAYS) else []), *self.fitting(rows)]
 
     def fitting(self, rows: Sequence[int]) -> list[Hashable]:
         """Of the requests that somebody waited for when `helped` was asked, those that one of the rows could take."""

@@ -24,7 +24,7 @@ class Dovetail:
         self.port = free_ports(1)[0]
         quick = ["--interpreted"] if interpreted else []
         self._command = [
-            *(DOVETAIL, "scheduler", "--kubeconfig", str(plane.kubeconfig("dovetail"))),
+            *(DOVETAIL, "--debug", "scheduler", "--kubeconfig", str(plane.kubeconfig("dovetail"))),
             *("--listen", f"127.0.0.1:{self.port}", "--identity", "test", *quick, *options),
         ]
         self.log = plane.path / "dovetail.log"

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dovetail.engine.scheduler import Scheduler
 from dovetail.kube import objects
 from dovetail.kube.live.binder import Binder, Fate, Outcome
+from dovetail.kube.live.election import either
 from dovetail.kube.live.mirror import Mirror, Stand
 from dovetail.kube.live.patience import Patience
 from dovetail.kube.live.reader import EPOCH
@@ -131,8 +131,7 @@ class Driver:
         """Until cancelled."""
         refresh, net = self._now() + REFRESH, self._now() + SAFETY_NET
         while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), 1.0)
+            await either(self._wake, 1.0)
             self._wake.clear()
             while (self._inbox or self._arrivals or self.reasons.untold) and not self.paused:
                 self._take_in()

@@ -123,7 +123,7 @@ class Election:
     async def keep(self) -> None:
         """Renew until that fails for too long, or somebody else holds it."""
         while True:
-            await _either(self._doubt, self._terms.retry)
+            await either(self._doubt, self._terms.retry)
             self._doubt.clear()
             try:
                 async with asyncio.timeout(max(self._terms.retry, self._terms.deadline / 2)):
@@ -207,9 +207,11 @@ class Election:
 _KIND = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
 
 
-async def _either(event: asyncio.Event, seconds: float) -> None:
+async def either(event: asyncio.Event, seconds: float) -> None:
+    """Returns when the event is set, or so many seconds later. (`wait_for` of Python 3.11 may lose a cancellation.)"""
     with suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 def _stamp(seconds: float) -> str:

@@ -19,6 +19,7 @@ from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError, Conflict, NotFound
 from dovetail.kube.api.retry import BACKOFF, REAL, World
 from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
+from dovetail.kube.live.election import either
 from dovetail.model.events import Bind
 from dovetail.model.pod import Pod
 
@@ -123,7 +124,7 @@ class HamiLocks:
         while not gate.gone:  # if it is, there is nothing to lock and nowhere to go: the binder will see
             if gate.lock and not _is(gate.lock, pod) and not self._is_dead(gate.lock, node):
                 gate.changed.clear()
-                await _either(gate.changed, 5.0)
+                await either(gate.changed, 5.0)
                 continue
             try:
                 text = f"{_stamp(self._now())},{pod.namespace},{pod.name}"
@@ -147,7 +148,7 @@ class HamiLocks:
                 self._log(f"node {node}: HAMi's plugin has not taken over {pod.key} for {OLD:.0f} s; the lock is freed")
                 break
             gate.changed.clear()
-            await _either(gate.changed, 2.0)
+            await either(gate.changed, 2.0)
         if _is(gate.lock, pod):
             await self._unlock(gate, node, pod)
 
@@ -196,10 +197,3 @@ def _is(lock: str, pod: Pod) -> bool:
 
 def _stamp(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-async def _either(event: asyncio.Event, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except TimeoutError:
-        return

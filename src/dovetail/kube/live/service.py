@@ -94,9 +94,14 @@ class Service:
         try:
             await self._until_stopped(self._serve())
         finally:
-            for task in self._tasks:
+            await self._end_tasks()
+
+    async def _end_tasks(self) -> None:
+        """A task that was told to end in the middle of something may miss it: it is told again."""
+        while left := {task for task in self._tasks if not task.done()}:
+            for task in left:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.wait(left, timeout=1.0)
 
     async def _until_stopped(self, work: Any) -> None:
         """Work until it ends or fails, or until we are asked to stop."""
@@ -224,9 +229,7 @@ class Service:
         await driver.binder.drain(GOODBYE)
         clean = fenced and not driver.binder.under_way
         await driver.teller.flush(2.0)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._end_tasks()
         if clean:
             await self.election.release()
 

@@ -138,11 +138,14 @@ class Sight:
         self.waits: dict[str, float] = {}
         self.gone: set[str] = set()  # kept by whoever deletes
         self.news = asyncio.Event()
+        self.trouble: Exception | None = None
         self.first_bound: Callable[[], None] = lambda: None
 
     async def until(self, true: Callable[[], bool], seconds: float, what: str) -> None:
         deadline = time.monotonic() + seconds
         while not true():
+            if self.trouble is not None:
+                raise self.trouble
             self.news.clear()
             left = deadline - time.monotonic()
             if left <= 0:
@@ -151,22 +154,30 @@ class Sight:
                 await asyncio.wait_for(self.news.wait(), left)
 
     async def watch(self, api: Api, version: str, only_bound: bool) -> None:
-        params = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "3600"}
+        """API servers drop watchers that are slow for a moment: then it goes on from where it was."""
+        params = {"watch": "true", "timeoutSeconds": "3600"}
         if only_bound:
             params["fieldSelector"] = "spec.nodeName!="
-        lines = Lines()
-        async with api.stream("/api/v1/pods", params, quiet=3600) as read:
-            while chunk := await read():
-                whole = lines.feed(chunk)
-                if whole:
-                    self._hear(whole, time.monotonic())
-        raise RuntimeError("the benchmark's own watch ended")
+        try:
+            while True:
+                lines = Lines()
+                async with api.stream("/api/v1/pods", {**params, "resourceVersion": version}, quiet=3600) as read:
+                    while chunk := await read():
+                        whole = lines.feed(chunk)
+                        if whole:
+                            version = self._hear(whole, time.monotonic()) or version
+                say("  the server dropped the benchmark's own watch, which goes on")
+        except Exception as error:
+            self.trouble = error
+            self.news.set()
 
-    def _hear(self, lines: bytes, now: float) -> None:
+    def _hear(self, lines: bytes, now: float) -> str:
+        version = ""
         for event in _EVENTS.decode_lines(lines):
             if event.type not in ("ADDED", "MODIFIED"):
                 continue
             pod = _SEEN.decode(event.object)
+            version = pod.metadata.resource_version
             name = pod.metadata.name
             if pod.spec.node_name and name not in self.bound:
                 if not self.bound:
@@ -175,6 +186,7 @@ class Sight:
             elif any(each.type == "PodScheduled" and each.status == "False" for each in pod.status.conditions):
                 self.waits.setdefault(name, now)
         self.news.set()
+        return version
 
 
 @asynccontextmanager

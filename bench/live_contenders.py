@@ -44,6 +44,8 @@ class Contender(Protocol):
 
     def stop(self) -> None: ...
 
+    def last_words(self) -> str: ...
+
 
 @dataclass
 class Dovetail:
@@ -95,6 +97,9 @@ class Dovetail:
             self.process.stop(30.0)
             self.process = None
 
+    def last_words(self) -> str:
+        return self.process.last_words() if self.process is not None else ""
+
 
 @dataclass
 class KubeScheduler:
@@ -111,6 +116,9 @@ class KubeScheduler:
 
     def stop(self) -> None:
         self.plane.stop_component("kube-scheduler")
+
+    def last_words(self) -> str:
+        return self.plane.process("kube-scheduler").last_words()
 
 
 @dataclass
@@ -136,3 +144,6 @@ class Bare:
         if self.process is not None:
             self.process.stop()
             self.process = None
+
+    def last_words(self) -> str:
+        return self.process.last_words() if self.process is not None else ""

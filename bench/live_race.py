@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from bench import live_load as load
 from bench.live_cluster import PODS, Sight, create, delete_pods, say, watching
@@ -51,11 +52,14 @@ async def _measure(plane: ControlPlane, contender: Contender, sight: Sight, pods
     sight.first_bound = mark
     ids[contender.name] = await asyncio.to_thread(contender.start)
     said = asyncio.create_task(_progress(contender.name, sight, pods))
+
+    def all_bound() -> bool:
+        if not Path(f"/proc/{ids[contender.name]}/cmdline").read_bytes():
+            raise RuntimeError(f"{contender.name} ended: {contender.last_words()}")
+        return len(sight.bound) >= pods
+
     try:
-        await sight.until(lambda: len(sight.bound) >= pods, SECONDS, f"{pods} pods bound by {contender.name}")
-    except TimeoutError:
-        say(f"  only {len(sight.bound)} of {pods} were bound")
-        raise
+        await sight.until(all_bound, SECONDS, f"{pods} pods bound by {contender.name}")
     finally:
         said.cancel()
     used = {name: round(1000 * (cpu_seconds(pid) - before[name]) / pods, 3) for name, pid in ids.items()}
@@ -83,3 +87,4 @@ async def _progress(name: str, sight: Sight, pods: int) -> None:
     while True:
         await asyncio.sleep(2.0)
         say(f"  {name}: {len(sight.bound)} of {pods} bound")
+        sight.news.set()

@@ -1,7 +1,8 @@
 """Tells people: the pod's condition, and events. After the binds, never in their way, and only what is new.
 
-Conditions say why a pod waits and are written where they differ from what the pod says already. Events trail: they
-are sent while nothing is being bound, and the oldest are dropped when there are too many.
+Conditions say why a pod waits and are written where they differ from what the pod says already, by few writers while
+pods are being bound. Events trail: they are sent while nothing is being bound, the oldest of a long burst by and by,
+and are dropped when there are too many.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from dovetail.model.pod import Pod
 CONTROLLER = "dovetail.dev/scheduler"
 MOST_EVENTS = 5_000  # waiting to be sent
 WRITERS = 8  # conditions on their way at once
+FEW = 2  # of these, while pods are being bound
 EVENT_WRITERS = 2
-PATIENCE = 2.0  # seconds that events wait for binds to pass, at the most
+PATIENCE = 10.0  # seconds that an event waits for binds to pass; then it goes in between
+TRICKLE = 0.1  # seconds between two such events of a writer
 
 
 class Condition(NamedTuple):
@@ -98,8 +101,8 @@ class Teller:
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(WRITERS):
-                tasks.create_task(self._write_conditions())
+            for rank in range(WRITERS):
+                tasks.create_task(self._write_conditions(rank))
             for _ in range(EVENT_WRITERS):
                 tasks.create_task(self._send_events())
 
@@ -111,8 +114,11 @@ class Teller:
 
     # ---- conditions ---------------------------------------------------------------------------------------------
 
-    async def _write_conditions(self) -> None:
+    async def _write_conditions(self, rank: int) -> None:
         while True:
+            if rank >= FEW and self._conditions and self._busy():
+                await self._world.sleep(0.05)
+                continue
             # Of a pod of which another writer has an older word, the next one stays where `forget` finds it.
             uid = next((uid for uid in self._conditions if uid not in self._under_way), None)
             if uid is None:
@@ -165,11 +171,11 @@ class Teller:
                 await self._more_events.wait()
                 continue
             at, note = self._events[0]
-            if self._busy() and self._now() - at < PATIENCE:
-                await self._world.sleep(0.05)
-                continue
-            if not self._events:
-                continue
+            if self._busy():
+                is_young = self._now() - at < PATIENCE
+                await self._world.sleep(0.05 if is_young else TRICKLE)
+                if is_young or not self._events:
+                    continue
             at, note = self._events.popleft()
             await self._send(at, note)
 

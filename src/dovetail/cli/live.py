@@ -19,7 +19,6 @@ from dovetail import kernel_cache
 from dovetail.cli.errors import Refused
 from dovetail.cli.options import Asked
 from dovetail.cli.settings import scheduler_profiles, settle, with_vendors
-from dovetail.engine.scheduler import Scheduler
 from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError
@@ -115,9 +114,10 @@ def _default_names(configured: Any) -> tuple[str, ...]:
 async def _serve(asked: Run, credentials: Credentials, options: Options, log: Log) -> int:
     cached = kernel_cache.prepare()
 
-    def compile_kernels(scheduler: Scheduler) -> None:
+    def compile_kernels() -> bool:
         if not asked.interpreted:
-            warm(options.profiles.values(), options.arguments, cached, scheduler)
+            warm(options.profiles.values(), options.arguments, cached)
+        return not asked.interpreted
 
     async with Api(credentials, connections=asked.binds_at_once + BESIDE) as api:
         service = Service(api, options, now=time.time, log=log, compile_kernels=compile_kernels)

@@ -61,7 +61,7 @@ class Service:
         *,
         now: Callable[[], float],
         log: Callable[..., None],
-        compile_kernels: Callable[[Scheduler], Any] = lambda scheduler: None,  # blocks; called in a thread
+        compile_kernels: Callable[[], bool] = lambda: False,  # blocks; called in a thread; False = interpret them
     ) -> None:
         self._api, self._options, self._now, self._log = api, options, now, log
         self._compile_kernels = compile_kernels
@@ -119,7 +119,7 @@ class Service:
 
     async def _serve(self) -> None:
         server = await self._server_version()
-        warming = self._start(asyncio.to_thread(self._compile_kernels, self.scheduler), passing=True)
+        warming = self._start(asyncio.to_thread(self._compile_kernels), passing=True)
         self.state = "waiting for the lease"
         arrival = await self.election.acquire()
         leading = self._start(self.election.keep())
@@ -133,8 +133,8 @@ class Service:
         if arrival is not Arrival.AFTER_GOODBYE:  # a Lease that was deleted looks like one that never was
             await self._fence(driver)
         self.state = "compiling kernels"
-        await warming
-        self.scheduler.compile()
+        if await warming:
+            self.scheduler.compile()
         gc.collect()
         gc.freeze()  # what is there now stays: looking through it again and again costs more than it finds
         self.ready, self.state = True, "ready"

@@ -20,9 +20,7 @@ _NODES = [Node(name, {"cpu": 1000, "pods": 10}, (replace(_CARD, uuid=f"GPU-{name
 _LIKES = Preferences(nodes=((1, AffinityTerm((Requirement("x", "Exists"),))),))
 
 
-def warm(
-    settings: Iterable[Settings], arguments: Mapping[str, Mapping[str, Any]], cache: bool, scheduler: Scheduler
-) -> None:
+def warm(settings: Iterable[Settings], arguments: Mapping[str, Mapping[str, Any]], cache: bool) -> None:
     """Blocks until the kernels of these profiles are compiled, or read from disk."""
     for profile in {each.profile for each in settings}:
         _rehearse(profile, arguments, cache)

@@ -66,6 +66,7 @@ class Mirror:
         self._reader, self._clock = reader, clock
         self.pods: dict[str, Known] = {}  # by uid
         self.nodes: dict[str, Node] = {}
+        self._gists: dict[str, bytes] = {}  # by name: what the node last said, in short
         self.namespaces: dict[str, dict[str, str]] = {}
         self.gangs = Gangs()
         self._uid_of: dict[str, str] = {}  # namespace/name -> uid, of everybody who is not finished
@@ -239,13 +240,18 @@ class Mirror:
 
     def _node(self, source: objects.Node) -> Iterator[Happening]:
         """Heartbeats, and an annotation written in another order, give an equal node: that is no event."""
+        gist = self._reader.gist(source)
+        if self._gists.get(source.metadata.name) == gist:
+            return
         node, problems = self._reader.node(source)
+        self._gists[node.name] = gist
         if self.nodes.get(node.name) != node:
             self.nodes[node.name] = node
             self.problems += problems
             yield NodeChanged(self._clock(), node)
 
     def _node_gone(self, name: str) -> Iterator[Happening]:
+        self._gists.pop(name, None)
         if self.nodes.pop(name, None) is not None:
             yield NodeGone(self._clock(), name)
 

@@ -29,6 +29,7 @@ from dovetail.kube.live.volumes import Task, bind_volumes
 from dovetail.kube.settings import Settings
 from dovetail.model.events import Bind
 
+COLLECT = (20_000, 10, 10)  # as gc.set_threshold: at Python's 700 a burst is mostly looked through for garbage
 GOODBYE = 10.0  # seconds for what is under way when we are asked to end
 
 
@@ -137,6 +138,7 @@ class Service:
             self.scheduler.compile()
         gc.collect()
         gc.freeze()  # what is there now stays: looking through it again and again costs more than it finds
+        gc.set_threshold(*COLLECT)
         self.ready, self.state = True, "ready"
         self._log(f"ready: {len(self.mirror.nodes)} nodes, {len(self.mirror.pods)} pods")
         driver.paused = False

@@ -1,0 +1,99 @@
+"""What is read once: a template for all its pods, bound ones too, and a node that only sends heartbeats."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.kube import objects
+from dovetail.kube.api.typed import Ref
+from dovetail.kube.api.watch import Changed, Deleted
+from dovetail.kube.live import reader as reading
+from dovetail.kube.live.mirror import Mirror
+from dovetail.kube.live.reader import Reader
+from dovetail.kube.settings import Settings
+from dovetail.model.events import NodeChanged, NodeGone
+from tools.controlplane.objects import gpu_limits, node, pod
+
+
+def _reader() -> Reader:
+    return Reader({"dovetail": Settings()})
+
+
+def _pod(name: str = "a", **changes: Any) -> objects.Pod:
+    made = pod(name, gpu_limits(1, memory=1024), labels={"app": "web"}, **changes.pop("spec", {}))
+    made["metadata"] |= {"uid": name, "resourceVersion": "1", **changes}
+    return msgspec.convert(made, objects.Pod)
+
+
+def _node(version: str, **changes: Any) -> Changed[objects.Node]:
+    made = node("n", gpus=2)
+    made["metadata"] |= {"uid": "n", "resourceVersion": version}
+    made["status"]["conditions"][0] |= {"lastHeartbeatTime": version}
+    for path, value in changes.items():
+        made["metadata"][path] = value
+    return Changed(msgspec.convert(json.loads(json.dumps(made)), objects.Node))
+
+
+SPREAD = {
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 1,
+            "topologyKey": "zone",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "web"}},
+        }
+    ]
+}
+
+
+@pytest.mark.parametrize("spec", [{}, SPREAD])
+def test_a_bound_pod_is_read_by_the_template_it_waited_with(
+    spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, read = _reader(), []
+    pod_from = reading.pod_from
+    monkeypatch.setattr(reading, "pod_from", lambda *words: read.append(1) or pod_from(*words))
+    waiting = reader.pod(_pod(spec=spec)).pod
+    given = {
+        "hami.io/vgpu-node": "n",
+        "hami.io/vgpu-time": "1",
+        "hami.io/bind-phase": "success",
+        "hami.io/bind-time": "1",
+        "hami.io/vgpu-devices-to-allocate": "GPU-n-0,NVIDIA,1024,0:;",
+        "hami.io/vgpu-devices-allocated": "GPU-n-0,NVIDIA,1024,0:;",
+        "dovetail.dev/epoch": "1.x",
+    }
+    labels = {"app": "web", "hami.io/vgpu-node": "n"}
+    bound, _ = reader.running(_pod(spec={**spec, "nodeName": "n"}, annotations=given, labels=labels))
+    assert bound.pod == waiting
+    assert bound.shares is not None
+    assert [share.uuid for share in bound.shares] == ["GPU-n-0"]
+    assert len(read) == 1
+
+
+def test_what_a_pod_asks_for_by_annotation_is_another_template() -> None:
+    reader = _reader()
+    plain = reader.pod(_pod()).pod
+    picky = reader.pod(_pod(annotations={"nvidia.com/use-gputype": "A100"})).pod
+    assert plain.device_rules != picky.device_rules
+
+
+def test_a_heartbeat_is_not_read_and_a_change_is() -> None:
+    mirror = Mirror(_reader(), lambda: 0.0)
+    assert [type(each) for each in mirror.hear_nodes([_node("1")])] == [NodeChanged]
+    mirror._reader.node = None  # type: ignore[assignment, method-assign]  # to read it again would fail
+    assert mirror.hear_nodes([_node("2")]) == []
+    del mirror._reader.node
+    assert [type(each) for each in mirror.hear_nodes([_node("3", labels={"zone": "a"})])] == [NodeChanged]
+
+
+def test_a_node_that_comes_again_is_heard_though_it_says_the_same() -> None:
+    mirror = Mirror(_reader(), lambda: 0.0)
+    first = _node("1")
+    mirror.hear_nodes([first])
+    assert [type(each) for each in mirror.hear_nodes([Deleted(Ref("", "n", "n"), first.object)])] == [NodeGone]
+    assert [type(each) for each in mirror.hear_nodes([_node("2")])] == [NodeChanged]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -67,12 +68,27 @@ def test_a_bound_pod_is_read_by_the_template_it_waited_with(
         "hami.io/vgpu-devices-allocated": "GPU-n-0,NVIDIA,1024,0:;",
         "dovetail.dev/epoch": "1.x",
     }
-    labels = {"app": "web", "hami.io/vgpu-node": "n"}
+    labels = {"app": "web", "hami.io/vgpu-node": "n", "topology.kubernetes.io/zone": "a"}  # the server copies zones
     bound, _ = reader.running(_pod(spec={**spec, "nodeName": "n"}, annotations=given, labels=labels))
-    assert bound.pod == waiting
+    assert bound.pod == replace(waiting, labels={"app": "web", "topology.kubernetes.io/zone": "a"})
     assert bound.shares is not None
     assert [share.uuid for share in bound.shares] == ["GPU-n-0"]
     assert len(read) == 1
+
+
+def test_a_pod_that_waits_is_not_tied_to_the_node_of_one_that_runs() -> None:
+    reader = _reader()
+    reader.running(_pod("runs", spec={"nodeName": "n"}))
+    assert reader.pod(_pod("waits")).pod.node_rules.node_name == ""
+
+
+def test_rules_that_take_over_a_label_are_read_for_each_of_its_values() -> None:
+    reader, keyed = _reader(), {**SPREAD["topologySpreadConstraints"][0], "matchLabelKeys": ["version"]}
+    read = [
+        reader.pod(_pod(name, spec={"topologySpreadConstraints": [keyed]}, labels={"app": "web", "version": name})).pod
+        for name in ("a", "b")
+    ]
+    assert read[0].relations != read[1].relations
 
 
 def test_what_a_pod_asks_for_by_annotation_is_another_template() -> None:

@@ -107,16 +107,13 @@ class Reader:
         """Everything that decides what the pod asks for, and nothing that tells replicas apart."""
         spec, meta = source.spec, source.metadata
         claims = [volume for volume in spec.volumes if volume.persistent_volume_claim or volume.ephemeral]
-        selects = spec.affinity is not None or spec.topology_spread_constraints
         return self._encode(
             (
-                msgspec.structs.replace(
-                    spec, node_name=spec.node_name if self._is_pending(source) else "", volumes=claims
-                ),
+                msgspec.structs.replace(spec, node_name="", volumes=claims),
                 sorted((key, value) for key, value in meta.annotations.items() if self._matters(key)),
                 meta.namespace,
                 meta.name if any(volume.ephemeral for volume in claims) else "",
-                _own_labels(meta.labels) if selects else None,
+                [(key, meta.labels.get(key)) for key in _labels_used(spec)],
                 _resized(source.status),
             )
         )
@@ -124,15 +121,23 @@ class Reader:
     def _matters(self, annotation: str) -> bool:
         return annotation.startswith(self._prefixes) and annotation not in self._no_matter
 
-    def _is_pending(self, source: objects.Pod) -> bool:
-        return not source.spec.node_name
-
     def _read(self, source: objects.Pod) -> Reading:
         problems, meta = Problems(), source.metadata
+        spec = msgspec.structs.replace(source.spec, node_name="")  # where it is, not where it must be
         settings = self._profiles.get(source.spec.scheduler_name, self._default)
         where, status = f"Pod {meta.namespace}/{meta.name}", _resized(source.status)
-        template = Template(where, "spec", meta.namespace, meta.name, meta, source.spec, status)
+        template = Template(where, "spec", meta.namespace, meta.name, meta, spec, status)
         return Reading(pod_from(template, settings, problems), problems.found())
+
+
+def _labels_used(spec: objects.PodSpec) -> list[str]:
+    """Of the pod's own labels those whose values its rules about other pods take over (matchLabelKeys)."""
+    keys = {key for row in spec.topology_spread_constraints for key in row.match_label_keys}
+    if spec.affinity is not None:
+        for part in (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity):
+            for term in (*part.required, *(each.pod_affinity_term for each in part.preferred)) if part else ():
+                keys.update(term.match_label_keys, term.mismatch_label_keys)
+    return sorted(keys)
 
 
 def _own_labels(labels: dict[str, str]) -> dict[str, str]:

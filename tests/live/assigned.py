@@ -191,7 +191,9 @@ def wrongly_pending(api: Client) -> list[str]:
     for pod in api.list("Pod", namespace=None):
         if pod["spec"].get("nodeName") or pod["spec"].get("schedulerName") != "dovetail":
             continue
-        limits = {key: int(value) for key, value in pod["spec"]["containers"][0]["resources"]["limits"].items()}
+        limits = {
+            key: int(quantity(value)) for key, value in pod["spec"]["containers"][0]["resources"]["limits"].items()
+        }
         free: dict[str, int] = defaultdict(int)
         for uuid, card in known.items():
             ask = Use("", 1, limits.get("nvidia.com/gpumem", card["devmem"]), limits.get("nvidia.com/gpucores", 0))

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tools.controlplane import hami_plugin
+from tools.controlplane.admission import lacking
 from tools.controlplane.client import Access, Object, path_of
 from tools.controlplane.follow import Hub
 from tools.controlplane.objects import ready
@@ -34,6 +35,7 @@ class Kubelet:
         self.stop_delay = 0.0  # seconds from deletionTimestamp to gone
         self.heartbeat_every: float | None = None  # seconds between two of each node; None: no heartbeats
         self.hami = hami  # plays HAMi's device plugin on nodes that carry its handshake
+        self.counts = False  # refuses pods that the node has no CPU, memory or place left for, as a real one does
         self.complaints: list[str] = []  # what a real node would have stumbled over
         self.heartbeats = 0
         self._refusals: list[tuple[Callable[[Object], bool], Refusal]] = []
@@ -42,6 +44,7 @@ class Kubelet:
         self._nodes: dict[str, Object] = {}
         self._pods: dict[str, Object] = {}  # uid -> pod, of those that are bound
         self._answered: set[str] = set()  # uids of pods that got their Running or Failed: the watch may lag behind
+        self._admitted: dict[str, Object] = {}  # by uid, those that were taken in
         self._busy: dict[tuple[str, str], asyncio.Task[None]] = {}  # (uid, start or stop) -> what is under way
         self._admitting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # node -> one pod at a time
         self._listed = [threading.Event(), threading.Event()]
@@ -130,6 +133,7 @@ class Kubelet:
 
     def _pods_are(self, pods: list[Object]) -> None:
         self._pods = {pod["metadata"]["uid"]: pod for pod in pods}
+        self._admitted = {uid: pod for uid, pod in self._admitted.items() if uid in self._pods}
         self._look_at_all()
         self._listed[1].set()
 
@@ -137,6 +141,7 @@ class Kubelet:
         uid = pod["metadata"]["uid"]
         if kind == "DELETED":
             self._pods.pop(uid, None)
+            self._admitted.pop(uid, None)
             self._answered.discard(uid)
         else:
             self._pods[uid] = pod
@@ -173,7 +178,9 @@ class Kubelet:
             return
         name = pod["spec"]["nodeName"]
         async with self._admitting[name]:
-            refusal = next((refusal for refuses, refusal in self._refusals if refuses(pod)), None)
+            refusal = next((refusal for refuses, refusal in self._refusals if refuses(pod)), None) or self._full(pod)
+            if refusal is None:
+                self._admitted[uid] = pod
             if refusal is None and self.hami and hami_plugin.serves(self._nodes[name], pod):
                 complaint = await hami_plugin.allocate(self._hub, pod)
                 if complaint:
@@ -181,6 +188,12 @@ class Kubelet:
                     refusal = Refusal("UnexpectedAdmissionError", f"Allocate failed due to {complaint}")
         await self._hub.ask("PATCH", _path(pod, "status"), {"status": _status(pod, refusal), **_only(uid)})
         self._answered.add(uid)
+
+    def _full(self, pod: Object) -> Refusal | None:
+        name = pod["spec"]["nodeName"]
+        there = [one for one in self._admitted.values() if one["spec"]["nodeName"] == name]
+        what = lacking(self._nodes[name], there, pod) if self.counts else None
+        return Refusal(f"OutOf{what}", f"Node didn't have enough resource: {what}") if what else None
 
     async def _stop(self, uid: str) -> None:
         await asyncio.sleep(self.stop_delay)

@@ -123,8 +123,7 @@ class Election:
     async def keep(self) -> None:
         """Renew until that fails for too long, or somebody else holds it."""
         while True:
-            await either(self._doubt, self._terms.retry)
-            self._doubt.clear()
+            await self._pause()
             try:
                 async with asyncio.timeout(max(self._terms.retry, self._terms.deadline / 2)):
                     if not await self._renew():
@@ -135,6 +134,19 @@ class Election:
                     said = error.message if isinstance(error, ApiError) else "no answer"
                     self._log(f"the lease could not be renewed for {self._terms.deadline:.0f} s: {said}")
                     return
+
+    async def _pause(self) -> None:
+        """Until the next renewal is due, or somebody doubts."""
+        waits = {asyncio.create_task(self._doubt.wait()), asyncio.create_task(self._sleep())}
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._doubt.clear()
+            for wait in waits:
+                wait.cancel()
+
+    async def _sleep(self) -> None:
+        await self._world.sleep(self._terms.retry)
 
     async def release(self) -> None:
         """All our writes have ended: whoever comes next need not be careful."""

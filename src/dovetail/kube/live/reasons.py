@@ -42,11 +42,17 @@ class Reasons:
             yield pod, word if isinstance(word, Condition) else self._condition(pod, word)
 
     def look_again(self, waiting: Iterable[Group], mirror: Mirror) -> None:
-        """Pods that wait for other reasons than they say. That other numbers of nodes say the same is no news."""
+        """Pods that wait for other reasons than they say, or say nothing because it could not be written.
+
+        That other numbers of nodes say the same is no news.
+        """
         for group in list(waiting):
             for pod in group.pods:
                 known = mirror.pods.get(pod.uid)
-                if known is None or known.condition[0] != "Unschedulable" or pod.refusal is not None:
+                is_silent = known is not None and not known.condition[0] and group.minimum <= 1
+                if known is None or not (is_silent or known.condition[0] == "Unschedulable"):
+                    continue
+                if pod.refusal is not None and not is_silent:
                     continue
                 decision = Decision(pod.uid, None, (), Reason.NO_NODES, 0)
                 now = self._condition(pod, decision)

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from dovetail.engine.scheduler import Scheduler
-from dovetail.kube.api.client import Api
-from dovetail.kube.api.errors import ApiError
+from dovetail.kube.api.client import Api, Json
+from dovetail.kube.api.errors import ApiError, Forbidden, Unavailable
 from dovetail.kube.api.reflector import Reflector
 from dovetail.kube.api.retry import retrying
 from dovetail.kube.live.binder import Binder
@@ -255,11 +255,18 @@ class Service:
 
     async def _server_version(self) -> tuple[int, int]:
         self.state = "connecting"
-        said = msgspec.json.decode(await retrying(lambda: self._api.get("/version"), tries=8), type=_Version)
+        said = msgspec.json.decode(await retrying(self._ask_version, tries=8), type=_Version)
         try:
             return int(said.major), int(said.minor.rstrip("+"))
         except ValueError:
             raise ApiError(f"the server's version {said.major}.{said.minor} cannot be read") from None
+
+    async def _ask_version(self) -> Json:
+        """A server that has just started forbids everything until it knows its roles: try again."""
+        try:
+            return await self._api.get("/version")
+        except Forbidden as error:
+            raise Unavailable(error.message, code=error.code) from error
 
 
 class VolumeTruth:

@@ -242,12 +242,24 @@ class Driver:
         return replace(group, pods=pods, running=group.running + len(group.pods) - len(pods)) if pods else None
 
     def _safety_net(self) -> None:
+        lost = [
+            known.pod for uid, known in self.mirror.pods.items() if known.stand is Stand.WAITS and self._is_lost(uid)
+        ]
+        if lost:
+            self._log(f"{len(lost)} pods waited and nobody knew; the first: {lost[0].key}")
+            self.counts.rescued += len(lost)
+            self.happened(GroupArrived(self._now(), self.mirror.gangs.group(pod)) for pod in lost)
         effects = self.scheduler.retry_all(self._now())
         rescued = [effect for effect in effects if isinstance(effect, Bind)]
         if rescued:
             self.counts.rescued += len(rescued)
             self._log(f"{len(rescued)} pods fit although no event said so; the first: {rescued[0].pod.key}")
         self._carry_out(effects)
+
+    def _is_lost(self, uid: str) -> bool:
+        """Nobody will ask for it: no line, no place, no write, no second try."""
+        placed = uid in self.scheduler.ledger.pods or uid in self.binder.under_way
+        return not (placed or self.scheduler.waiting.name_of(uid) or uid in self._line_of or uid in self._failures)
 
     # ---- what goes out ------------------------------------------------------------------------------------------
 
@@ -301,6 +313,7 @@ class Driver:
                 self._log(f"{bind.pod.key}: stamped by {source.metadata.annotations[EPOCH]}; looking at the lease")
                 self.doubt()
         self.happened(self.mirror.hear_pod(source))
+        self._again(bind.pod)  # the watch may have said more than the answer already, and will not say it again
 
     def _try_later(self, pod: Pod, outcome: Outcome) -> None:
         failures = self._failures[pod.uid] = self._failures.get(pod.uid, 0) + 1

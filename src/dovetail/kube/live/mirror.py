@@ -193,7 +193,7 @@ class Mirror:
         yield PodNominated(self._clock(), pod, node)
 
     def _finished(self, key: str, source: objects.Pod) -> Iterator[Happening]:
-        if self.holds(source.metadata.uid) and is_refusal(source.status):
+        if self.holds(source.metadata.uid) and self._reader.is_ours(source) and is_refusal(source.status):
             self.failures.append(source)
         yield from self._deleted(key, source.metadata.uid)
 

@@ -137,7 +137,8 @@ class Bare:
 
     def start(self) -> int:
         command = [sys.executable, "-m", "bench.live_bare", str(self.plane.kubeconfig("dovetail"))]
-        self.process = Process("bare", command, self.plane.path / "bare.log", PYTHONPATH=str(ROOT))
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self.process = Process("bare", command, self.plane.path / "bare.log", PYTHONPATH=path)
         return self.process.pid
 
     def stop(self) -> None:

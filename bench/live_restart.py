@@ -16,17 +16,24 @@ async def restart(plane: ControlPlane, api: Api, nodes: int, pods: int) -> tuple
     """(seconds, MB)"""
     await create(api, PODS, load.running(pods, nodes), pods, "pods that run")
     await set_running(api, [f"running-{n:05d}" for n in range(pods)])
-    dovetail = Dovetail(plane)
     try:
-        began = time.monotonic()
-        pid = dovetail.start()
+        await _start(plane, "first")  # leaves compiled kernels on disk, and says goodbye
+        return await _start(plane, "second")
+    finally:
+        await delete_pods(api)
+
+
+async def _start(plane: ControlPlane, which: str) -> tuple[float, float]:
+    dovetail, began = Dovetail(plane), time.monotonic()
+    pid = dovetail.start()
+    try:
         await asyncio.to_thread(dovetail.wait_ready)
         seconds, cpu = time.monotonic() - began, cpu_seconds(pid)
         resident, peak = memory_mb(pid), memory_mb(pid, "VmHWM")
         say(
-            f"  ready after {seconds:.1f} s ({cpu:.1f} s of CPU); {resident:.0f} MB resident, {peak:.0f} MB at the peak"
+            f"  {which} start: ready after {seconds:.1f} s ({cpu:.1f} s of CPU); {resident:.0f} MB resident, "
+            f"{peak:.0f} MB at the peak"
         )
         return round(seconds, 2), round(resident, 1)
     finally:
         dovetail.stop()
-        await delete_pods(api)

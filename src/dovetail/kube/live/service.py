@@ -119,6 +119,7 @@ class Service:
             await asyncio.gather(serving, stopping, return_exceptions=True)
 
     async def _serve(self) -> None:
+        gc.set_threshold(*COLLECT)
         server = await self._server_version()
         warming = self._start(asyncio.to_thread(self._compile_kernels), passing=True)
         self.state = "waiting for the lease"
@@ -138,7 +139,6 @@ class Service:
             self.scheduler.compile()
         gc.collect()
         gc.freeze()  # what is there now stays: looking through it again and again costs more than it finds
-        gc.set_threshold(*COLLECT)
         self.ready, self.state = True, "ready"
         self._log(f"ready: {len(self.mirror.nodes)} nodes, {len(self.mirror.pods)} pods")
         driver.paused = False

@@ -243,22 +243,31 @@ use_library()
 
 
 class Caller:
-    """Calls entries with named tuples. The last few are laid out once, however often they come."""
+    """Calls entries with named tuples. The last state and the last few batches are laid out once, however often they
+    come."""
 
     REMEMBERED = 8
 
     def __init__(self) -> None:
-        self._packed: dict[int, tuple[Any, int, Any]] = {}  # id -> (values, address, what must stay alive)
+        self._state: State | None = None
+        self._at = 0  # its address
+        self._alive: tuple[Any, ...] = ()  # what must stay alive while it is used
+        self._packed: dict[int, tuple[Any, int, Any]] = {}  # id of a batch -> (batch, address, what must stay alive)
 
-    def __call__(self, entry: Any, *arguments: Any) -> Any:
-        return entry(*[self._address(value) if type(value) in TABLES else value for value in arguments])
+    def __call__(self, entry: Any, state: State, *others: Any) -> Any:
+        if state is not self._state:
+            self._at, self._alive = pack(state)
+            self._state = state
+        if others and type(others[0]) is Batch:
+            return entry(self._at, self._address(others[0]), *others[1:])
+        return entry(self._at, *others)
 
-    def _address(self, values: Any) -> int:
-        """The least recently used makes way; it is never one of the two or three that a call needs at once."""
-        known = self._packed.pop(id(values), None)  # an id in the table belongs to a tuple that the table keeps alive
+    def _address(self, batch: Batch) -> int:
+        """The least recently used makes way."""
+        known = self._packed.pop(id(batch), None)  # an id in the table belongs to a batch that the table keeps alive
         if known is None:
             if len(self._packed) >= self.REMEMBERED:
                 del self._packed[next(iter(self._packed))]
-            known = (values, *pack(values))
-        self._packed[id(values)] = known
+            known = (batch, *pack(batch))
+        self._packed[id(batch)] = known
         return known[1]

@@ -84,6 +84,7 @@ class Neighbours:
         self.together = Terms()  # required affinity
         self.liked = Terms()  # preferred affinity
         self.disliked = Terms()  # preferred anti-affinity
+        self.quiet = True  # nobody has any of these
         self._ports: dict[tuple[str, int], dict[str, Spots]] = {}  # (protocol, port) -> address -> rows
         self._crowds: dict[tuple[str, frozenset[Pair], bool], Crowd] = {}
         self._by_label: dict[Pair, dict[Crowd, None]] = {}
@@ -117,6 +118,7 @@ class Neighbours:
             ):
                 for term in terms:
                     index.add(term, row, count)
+            self.quiet = not any(map(len, (self.against, self.together, self.liked, self.disliked)))
             for port in relations.ports:
                 self._use(port, row, count)
         if self.active:

@@ -74,6 +74,14 @@ class Placer:
             start = end
         return joined(parts)
 
+    def _place_group(self, group: Group, at: float) -> Sequence[Decision]:
+        """As `place`, of one group: the usual event is a lone pod with nothing special about it."""
+        pods = group.pods
+        if len(pods) != 1 or len(self.nominated) or self._learns_from((group,)) or self._needs_care(group):
+            return self.place((group,), at)
+        self._maybe_compile(1)
+        return (self._place_one(pods[0], at),)
+
     def _learns_from(self, groups: Sequence[Group]) -> bool:
         if not self.outlook.learning and not self.outlook.told:
             pods = groups.templates if isinstance(groups, Stream) else [pod for group in groups for pod in group.pods]

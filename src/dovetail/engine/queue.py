@@ -102,6 +102,8 @@ class WaitingRoom:
 
 def left_over(group: Group, decisions: Sequence[Decision]) -> Group | None:
     """What is left of a group to wait."""
+    if len(decisions) == 1:
+        return group if decisions[0].node is None else None
     late = tuple([pod for pod, d in zip(group.pods, decisions, strict=True) if d.node is None])
     if not late:
         return None

@@ -51,12 +51,12 @@ class Related:
 
     def _calm(self) -> bool:
         """No pod has terms about others, and no node is avoided."""
-        neighbours, written = self.neighbours, self._ledger.places.written
+        written = self._ledger.places.written
         if written != self._looked_at:
-            neighbours.facts.refresh()
-            self._looked_at, self._avoided = written, bool(neighbours.facts.avoided)
-        terms = neighbours.against, neighbours.together, neighbours.liked, neighbours.disliked
-        return not self._avoided and not any(map(len, terms))
+            facts = self.neighbours.facts
+            facts.refresh()
+            self._looked_at, self._avoided = written, bool(facts.avoided)
+        return self.neighbours.quiet and not self._avoided
 
     def restricts(self, pod: Pod) -> bool:
         """Whether nodes may refuse the pod because of other pods or volumes."""

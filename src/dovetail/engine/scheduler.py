@@ -193,11 +193,12 @@ class Scheduler(Placer):
         return self._advance(at) if self.strict else self._try(at, group)
 
     def _try(self, at: float, group: Group) -> list[Effect]:
+        """Somebody who waits; the outlook has seen it."""
         return [effect for effect in self._settle(group, self._place_all((group,), at)) if isinstance(effect, Bind)]
 
     def _arrive(self, at: float, group: Group) -> list[Effect]:
         again = self.strict and group.name in self.waiting  # it may have stood in the way of others
-        effects = self._settle(group, self.place((group,), at))
+        effects = self._settle(group, self.place((group,), at) if self.strict else self._place_group(group, at))
         return [*effects, *self._advance(at)] if again else effects
 
     def _settle(self, group: Group, decisions: Sequence[Decision]) -> list[Effect]:
@@ -207,12 +208,12 @@ class Scheduler(Placer):
             self._wait(rest)
         else:
             self.waiting.remove(group.name)
-        return [
-            Bind(pod, decision, self.related.volumes.take(pod, decision.node))
-            if decision.node is not None
-            else Wait(pod, decision)
-            for pod, decision in zip(group.pods, decisions, strict=True)
-        ]
+        return [self._effect(pod, decision) for pod, decision in zip(group.pods, decisions, strict=True)]
+
+    def _effect(self, pod: Pod, decision: Decision) -> Effect:
+        if decision.node is None:
+            return Wait(pod, decision)
+        return Bind(pod, decision, self.related.volumes.take(pod, decision.node) if pod.relations.claims else ())
 
     def _wait(self, group: Group) -> None:
         key: Hashable = ALWAYS

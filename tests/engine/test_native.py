@@ -17,6 +17,7 @@ def test_the_tables_of_a_call_outlive_it_however_many_batches_came_before() -> N
     for _ in range(3 * native.Caller.REMEMBERED):
         batch = requests.batch([one], [signature], [(1, 1)])
         addresses = call(lambda *given: given, state, batch)
-        alive = {address for _, address, _ in call._packed.values()}
+        alive = {address for _, address, _ in call._packed.values()} | {call._at}
+        assert len(call._alive) > 0
         assert set(addresses) <= alive  # an evicted table is freed memory that compiled code would read
     assert len(call._packed) == native.Caller.REMEMBERED

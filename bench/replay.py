@@ -24,7 +24,7 @@ from dovetail.sim.runs import COMPILED, Setting, warm_up
 from dovetail.sim.trace import Trace
 from dovetail.sim.workload import Workload
 
-SEED, ROUNDS, TILES = 42, 5, 10
+SEED, ROUNDS, TILES = 42, 60, 10  # a round of the smaller cluster takes 20 ms
 LIKE_OPENB = "549xG2:8,105xT4:8,39xG3:8,133xP100:2,51xV100M32:4,49xV100M16:4"
 COLD = "from dovetail.sim.runs import *; from time import perf_counter as now; t = now(); "
 COLD += "warm_up({policy!r}, Setting(engine=COMPILED)); print(now() - t)"
@@ -78,7 +78,7 @@ def measure() -> dict[str, object]:
         (f"{len(large.machines):,} nodes", large, large_order, ("fgd", "snug")),
     ):
         for policy in policies:
-            speed = rate(on, by, policy, ROUNDS if on is trace else 2)
+            speed = rate(on, by, policy, ROUNDS if on is trace else 5)
             print(f"{title:14} {policy:10} {speed:12,.0f}", flush=True)
             found.setdefault(str(len(on.machines)), {})[policy] = round(speed)
     cold = {policy: round(cold_start(policy), 1) for policy in ("fgd", "snug")}

@@ -42,6 +42,7 @@ def replay(
     players = cast.cast(jobs, profile_of(policy))
     for template in players.templates:
         scheduler.requests.signature(template)  # known from the start, like the nodes
+    scheduler.ledger.make_room(len(jobs), sum(max(1, job.gpus) for job in jobs))
     uids = [job.name for job in jobs]
     made: list[Decisions] = []
     seconds = 0.0

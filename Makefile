@@ -1,7 +1,7 @@
 # Everything lives in .venv of this clone. `make` alone lists what there is to do.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-fast test-matrix controlplane cluster lint bench bench-live repro lock clean
+.PHONY: help venv demo test test-fast soak test-matrix controlplane cluster lint bench bench-live repro lock clean
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -30,6 +30,9 @@ test: lint ## Lint, types and all tests
 
 test-fast: lint ## Lint, types and the tests that are not slow
 	$(BIN)/pytest -n $(WORKERS) -m "not slow"
+
+soak: $(INSTALLED) ## The live scheduler under faults for about an hour: more kills, more pods
+	DOVETAIL_SOAK=1 DOVETAIL_REQUIRE_LIVE=1 $(BIN)/pytest tests/live -k faults
 
 test-matrix: $(INSTALLED) ## The tests against a real control plane, on each version of Kubernetes
 	@for series in 1.36 1.32; do \

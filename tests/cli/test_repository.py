@@ -30,7 +30,9 @@ def test_every_dependency_is_pinned() -> None:
 
 def test_make_lists_its_targets() -> None:
     said = subprocess.run(["make", "-s"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    targets = "help venv demo test test-fast test-matrix controlplane cluster lint bench bench-live repro lock clean"
+    targets = (
+        "help venv demo test test-fast soak test-matrix controlplane cluster lint bench bench-live repro lock clean"
+    )
     assert re.findall(r"(?m)^ *make (\S+)", said) == targets.split()
 
 

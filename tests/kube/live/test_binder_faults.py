@@ -119,6 +119,7 @@ async def test_a_lost_answer_of_a_write_that_came_true() -> None:
     assert outcome.fate is Fate.CHANGED
     assert outcome.pod is not None
     assert outcome.pod.spec.node_name == "n"
+    assert outcome.came_true
     assert server.sent == ["POST", "POST", "GET"]
 
 

@@ -105,6 +105,22 @@ async def test_a_pod_of_which_the_watch_knows_more_than_the_answer_is_placed_aga
         assert [bind.pod.labels for bind in stage.hands.binds] == [{}, {"x": "3"}]
 
 
+async def test_a_pod_that_nobody_will_ask_for_is_found_by_the_safety_net() -> None:
+    """None is known to be lost; but an answer that says it is gone may have been wrong."""
+    async with Stage() as stage:
+        stage.nodes(gpu_node())
+        stage.pods(waiting("a"))
+        await stage.settle()
+        stage.answer(Fate.GONE, stage.hands.binds[0])
+        await stage.settle()
+        assert len(stage.hands.binds) == 1
+        stage.clock += 100.0
+        stage.driver.happened(())
+        await stage.settle()
+        assert len(stage.hands.binds) == 2
+        assert stage.driver.counts.rescued == 1
+
+
 async def test_pods_of_others_that_kubelet_refuses_are_not_our_concern() -> None:
     async with Stage() as stage:
         stage.nodes(gpu_node())

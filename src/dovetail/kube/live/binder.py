@@ -44,6 +44,12 @@ class Outcome:
     message: str = ""
     pod: objects.Pod | None = None
 
+    @property
+    def came_true(self) -> bool:
+        """Also by a write whose answer was lost."""
+        has_it = self.pod is not None and self.pod.spec.node_name == self.bind.decision.node
+        return self.fate is Fate.BOUND or (self.fate is Fate.CHANGED and has_it)
+
 
 class Turn(Protocol):
     """Somebody whose turn must be waited for before a node is written to."""
@@ -110,7 +116,7 @@ class Binder:
             outcome = await self._until_known(bind, locked)
         finally:
             if locked and self._turn is not None:
-                await self._turn.give_back(bind, outcome.fate is Fate.BOUND)
+                await self._turn.give_back(bind, outcome.came_true)
         self._report(outcome)
 
     async def _until_known(self, bind: Bind, locked: bool) -> Outcome:

@@ -75,6 +75,7 @@ class Driver:
         self._line_of: dict[str, str] = {}  # pod uid -> name
         self._order: list[tuple[Any, str]] = []  # a heap of (order, name); a name may have left
         self._failures: dict[str, int] = {}  # pod uid -> writes refused so far
+        self._held_back: set[str] = set()  # uids of pods whose owner has to be patient
         self._guessed: dict[str, dict[str, PodObserved]] = {}  # node -> by uid, pods whose cards nobody wrote down
         self._wake = asyncio.Event()
         self.doubt: Callable[[], None] = lambda: None  # called when somebody else seems to be the scheduler now
@@ -98,7 +99,7 @@ class Driver:
             self._failures.pop(pod.uid, None)
             self._give_up(pod)
         elif outcome.fate is Fate.CHANGED and outcome.pod is not None:
-            self._changed(bind, outcome.pod)
+            self._changed(outcome, outcome.pod)
         else:
             self.counts.refused += 1
             self._give_up(pod)
@@ -259,7 +260,8 @@ class Driver:
     def _is_lost(self, uid: str) -> bool:
         """Nobody will ask for it: no line, no place, no write, no second try."""
         placed = uid in self.scheduler.ledger.pods or uid in self.binder.under_way
-        return not (placed or self.scheduler.waiting.name_of(uid) or uid in self._line_of or uid in self._failures)
+        waits = self.scheduler.waiting.name_of(uid) or uid in self._line_of
+        return not (placed or waits or uid in self._failures or uid in self._held_back)
 
     # ---- what goes out ------------------------------------------------------------------------------------------
 
@@ -300,11 +302,13 @@ class Driver:
             self.mirror.forget(pod.uid)
             self.happened((PodGone(self._now(), pod.uid),))
 
-    def _changed(self, bind: Bind, source: objects.Pod) -> None:
+    def _changed(self, outcome: Outcome, source: objects.Pod) -> None:
         """The pod is another than we thought, or has a node already: by our own write, if its answer was lost."""
+        bind = outcome.bind
         if source.spec.node_name:  # what it holds takes the place of what we reserved for it
-            if source.spec.node_name == str(bind.decision.node):
+            if outcome.came_true:
                 self.counts.bound += 1
+                self._failures.pop(bind.pod.uid, None)
                 self._tell_bound(bind)
         else:
             self.counts.conflicts += 1
@@ -325,6 +329,8 @@ class Driver:
 
     def _again(self, pod: Pod) -> None:
         """If it still waits and nobody has spoken of it since, ask for it."""
+        if pod.uid not in self.mirror.pods:
+            self._failures.pop(pod.uid, None)
         group = self.mirror.recall(pod)
         if group is not None:
             self.happened((GroupArrived(self._now(), group),))
@@ -332,10 +338,12 @@ class Driver:
     def _back_off(self, group: Group, seconds: float) -> None:
         for pod in group.pods:
             self.reasons.held_back(pod, self.patience.why(pod.owner or pod.key), seconds)
+            self._held_back.add(pod.uid)
         asyncio.get_running_loop().call_later(seconds, self._line_up_again, group)
 
     def _line_up_again(self, group: Group) -> None:
         """As they are by now, with whom they belong to by now."""
+        self._held_back.difference_update(pod.uid for pod in group.pods)
         known = [self.mirror.pods.get(pod.uid) for pod in group.pods]
         groups = [self.mirror.gangs.group(one.pod) for one in known if one is not None and one.stand is Stand.WAITS]
         self.happened(GroupArrived(self._now(), each) for each in {each.name: each for each in groups}.values())

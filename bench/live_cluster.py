@@ -67,12 +67,6 @@ async def create(api: Api, path: str, items: Iterable[Object], total: int, what:
     await at_once(f"creating {what}", (partial(one, item) for item in items), total)
 
 
-async def set_running(api: Api, names: list[str]) -> None:
-    body = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
-    calls = (partial(api.patch, f"{PODS}/{name}/status", body, "strategic") for name in names)
-    await at_once("starting pods", calls, len(names))
-
-
 async def delete_pods(api: Api, prefix: str = "") -> None:
     names = [name for name in await names_of(api, PODS) if name.startswith(prefix)]
 

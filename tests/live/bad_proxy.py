@@ -65,6 +65,10 @@ class BadProxy:
             self._up.set()
             await self._down.wait()
             await runner.cleanup()
+            left = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in left:  # of connections that were cut
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
 
     def _draw(self) -> str:
         chance = self._dice.random()

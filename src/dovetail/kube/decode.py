@@ -149,7 +149,7 @@ def convert(body: Any, known: type[T], where: str, problems: Problems) -> T | No
     except (msgspec.ValidationError, RecursionError, OverflowError) as first:
         error = first
     try:  # null is rare in files and costs a copy to remove, so it is tried second
-        body = _without_nulls(body)
+        body = objects.without_nulls(body)
         return msgspec.convert(body, known)
     except msgspec.ValidationError as second:
         error = second
@@ -158,14 +158,6 @@ def convert(body: Any, known: type[T], where: str, problems: Problems) -> T | No
     path, complaint = _explain(str(error) or "is nested too deeply", body)
     problems.fatal(where, path, complaint)
     return None
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(part) for key, part in value.items() if part is not None}
-    if isinstance(value, list):
-        return [_without_nulls(part) for part in value]
-    return value
 
 
 def _complain_of_duplicate(item: Found, document: Document, other: tuple[Found, Document], problems: Problems) -> None:

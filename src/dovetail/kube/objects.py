@@ -348,3 +348,12 @@ class RuntimeClass(Struct, frozen=True):
 
 class Namespace(Struct, frozen=True):
     metadata: Meta
+
+
+def without_nulls(value: Any) -> Any:
+    """Null means absent, as in Kubernetes."""
+    if isinstance(value, dict):
+        return {key: without_nulls(part) for key, part in value.items() if part is not None}
+    if isinstance(value, list):
+        return [without_nulls(part) for part in value]
+    return value

@@ -9,10 +9,11 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from dovetail.kube.objects import without_nulls
 from dovetail.kube.problems import printable
 
 T = TypeVar("T")
@@ -120,7 +121,7 @@ class Reader(Generic[T]):
     def _second_look(self, raw: Body | msgspec.Raw, first: Exception) -> T | Unreadable:
         """Without nulls."""
         try:
-            return msgspec.convert(_without_nulls(msgspec.json.decode(raw)), self.kind)
+            return msgspec.convert(without_nulls(msgspec.json.decode(raw)), self.kind)
         except UNREADABLE as error:
             said = error if isinstance(error, msgspec.ValidationError) else first
             return Unreadable(ref_of(raw), printable(str(said), 300))
@@ -140,14 +141,6 @@ def version_of(raw: Body | msgspec.Raw) -> str:
         return HEAD.decode(raw).version
     except UNREADABLE:
         return ""
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
-    if isinstance(value, list):
-        return [_without_nulls(each) for each in value]
-    return value
 
 
 @contextmanager

@@ -9,9 +9,9 @@ from typing import Any
 from dovetail.engine.scheduler import Scheduler
 from dovetail.kube.settings import Settings
 from dovetail.model.device import Device
-from dovetail.model.events import GroupArrived, NodeChanged, PodGone
+from dovetail.model.events import GroupArrived, NodeChanged, PodGone, PodObserved
 from dovetail.model.node import Node
-from dovetail.model.pod import Container, DeviceAsk, Group, Pod, Profile
+from dovetail.model.pod import Container, DeviceAsk, Group, Pod, Profile, RunningPod
 from dovetail.model.relations import NO_PREFERENCES, Preferences
 from dovetail.model.rules import AffinityTerm, Requirement
 
@@ -36,4 +36,7 @@ def _rehearse(profile: Profile, arguments: Mapping[str, Mapping[str, Any]], cach
         pod = Pod("", name, name, {"cpu": 500}, containers=(whole,), profile=profile, preferences=likes)
         stage.handle(GroupArrived(0.0, Group(name, (pod,))))
     stage.related.reasons(pod)
+    placed = replace(pod, name="plain", uid="plain", labels={"zone": "a"})  # as the API server gives it back
+    shares, where = stage.ledger.held_shares("plain"), stage.ledger.node_of("plain")
+    stage.handle(PodObserved(0.0, RunningPod(placed, where, shares)))
     stage.handle(PodGone(1.0, "plain"))

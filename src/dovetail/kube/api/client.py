@@ -297,7 +297,8 @@ def _unavailable(request: Request, error: BaseException) -> Unavailable:
         said = f"{error.certificate_error}; correct certificate-authority or tls-server-name in the kubeconfig"
         return Unavailable(f"{request}: the server's certificate is not believed: {said}", sent=False)
     if isinstance(error, aiohttp.ClientConnectorError):
-        return Unavailable(f"{request}: cannot connect: {error}", sent=False)
+        why = error.os_error.strerror or error.os_error
+        return Unavailable(f"{request}: cannot connect to {error.host}:{error.port}: {why}", sent=False)
     if isinstance(error, (aiohttp.ConnectionTimeoutError, aiohttp.ClientHttpProxyError)):
         return Unavailable(f"{request}: cannot connect: {error}", sent=False)
     said = str(error) or type(error).__name__

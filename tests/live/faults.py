@@ -171,7 +171,8 @@ def everybody_settled(api: Client, seconds: float = 120, sums: bool = True) -> N
             if not item["spec"].get("nodeName") and not _says_why(item)
         ]
         raise AssertionError(f"{error}; silent: {silent[:5]}; {wrongly_pending(api)[:5]}") from None
-    assert faults(api, sums) == []
+    wrong = faults(api, sums)
+    assert wrong == [], wrong
 
 
 def _says_why(item: Object) -> bool:

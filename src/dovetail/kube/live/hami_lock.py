@@ -16,7 +16,7 @@ import msgspec
 
 from dovetail.kube import objects
 from dovetail.kube.api.client import Api
-from dovetail.kube.api.errors import ApiError, Conflict, NotFound
+from dovetail.kube.api.errors import ApiError, Conflict, NotFound, Unavailable
 from dovetail.kube.api.retry import BACKOFF, REAL, World
 from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
 from dovetail.kube.live.election import either
@@ -49,11 +49,12 @@ class HamiLocks:
         clears: Callable[[str, str], bool],  # whether it may be on this node, or get there without us
         now: Callable[[], float],
         log: Callable[[str], None],
+        may_write: Callable[[], bool] = lambda: True,  # whether we are surely the scheduler at this moment
         setting: str = "auto",
         world: World = REAL,
     ) -> None:
         self._api, self._exists, self._clears, self._now, self._log = api, exists, clears, now, log
-        self._setting, self._world = setting, world
+        self._may_write, self._setting, self._world = may_write, setting, world
         self._gates: dict[str, _Gate] = {}
         self._held: dict[str, _Gate] = {}  # pod uid -> whose turn it has
 
@@ -167,6 +168,8 @@ class HamiLocks:
             body.append({"op": "remove", "path": path})
         else:
             body.append({"op": "replace" if old else "add", "path": path, "value": new})
+        if not self._may_write():  # the lock of whoever took over must not be taken from it
+            raise Unavailable("the lease was not renewed in time", sent=False)
         try:
             await self._api.patch(f"/api/v1/nodes/{node}", body, "json")
         except ApiError as error:

@@ -175,6 +175,7 @@ class Service:
             self._api,
             exists=self.mirror.has,
             clears=self.mirror.may_hold,
+            may_write=self.election.is_sure,
             now=self._now,
             log=self._log,
             setting=self._options.hami_lock,

@@ -30,6 +30,7 @@ from dovetail.kube.settings import Settings
 from dovetail.model.events import Bind
 
 COLLECT = (20_000, 10, 10)  # as gc.set_threshold: at Python's 700 a burst is mostly looked through for garbage
+FEW = 200  # nodes for which interpreted kernels are quick enough to begin with
 GOODBYE = 10.0  # seconds for what is under way when we are asked to end
 
 
@@ -130,19 +131,32 @@ class Service:
         self._start(self._get_ready(driver, arrival, warming), passing=True)
         await self._watch_over(leading)
 
-    async def _get_ready(self, driver: Driver, arrival: Arrival, warming: asyncio.Task[Any]) -> None:
+    async def _get_ready(self, driver: Driver, arrival: Arrival, warming: asyncio.Task[bool]) -> None:
         await self._fill(driver)
         if arrival is not Arrival.AFTER_GOODBYE:  # a Lease that was deleted looks like one that never was
             await self._fence(driver)
-        self.state = "compiling kernels"
-        if await warming:
-            self.scheduler.compile()
+        if len(self.mirror.nodes) > FEW:
+            self.state = "compiling kernels"
+            await asyncio.wait({warming})
+        self._when_compiled(warming)
         gc.collect()
         gc.freeze()  # what is there now stays: looking through it again and again costs more than it finds
         self.ready, self.state = True, "ready"
         self._log(f"ready: {len(self.mirror.nodes)} nodes, {len(self.mirror.pods)} pods")
         driver.paused = False
         driver.happened(())
+
+    def _when_compiled(self, warming: asyncio.Task[bool]) -> None:
+        """A small cluster is served while kernels are still being compiled: the decisions are the same."""
+
+        def switch(done: asyncio.Task[bool]) -> None:
+            if not done.cancelled() and done.exception() is None and done.result():
+                self.scheduler.compile()
+
+        if warming.done():
+            switch(warming)
+        else:
+            warming.add_done_callback(switch)
 
     async def _watch_over(self, leading: asyncio.Task[Any]) -> None:
         """Until a part ends that should not, those that are started on the way included."""

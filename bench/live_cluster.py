@@ -147,11 +147,11 @@ class Sight:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.news.wait(), left)
 
-    async def watch(self, api: Api, version: str, only_bound: bool) -> None:
-        """API servers drop watchers that are slow for a moment: then it goes on from where it was."""
+    async def watch(self, api: Api, version: str) -> None:
+        """API servers drop watchers that are slow for a moment: then it goes on from where it was.
+
+        Without a field selector, which would cost the server more than it saves here."""
         params = {"watch": "true", "timeoutSeconds": "3600"}
-        if only_bound:
-            params["fieldSelector"] = "spec.nodeName!="
         try:
             while True:
                 lines = Lines()
@@ -184,12 +184,12 @@ class Sight:
 
 
 @asynccontextmanager
-async def watching(plane: ControlPlane, only_bound: bool = True) -> AsyncIterator[Sight]:
+async def watching(plane: ControlPlane) -> AsyncIterator[Sight]:
     """From now on, until the block ends."""
     async with client(plane) as api:
         sight = Sight()
         version = version_of(await api.get("/api/v1/pods", {"limit": "1"}))
-        task = asyncio.create_task(sight.watch(api, version, only_bound))
+        task = asyncio.create_task(sight.watch(api, version))
         try:
             yield sight
         finally:

@@ -44,7 +44,7 @@ async def waits(plane: ControlPlane, api: Api) -> tuple[Spread, Spread]:
     await api.post(NODES, node("tight", cards("tight", load.CARDS, load.CARD_MIB, load.MODEL), TIGHT))
     dovetail = Dovetail(plane)
     try:
-        async with watching(plane, only_bound=False) as sight:
+        async with watching(plane) as sight:
             dovetail.start()
             await _fill(api, sight)
             arrivals = await _arrive(api, sight)

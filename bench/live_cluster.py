@@ -148,9 +148,7 @@ class Sight:
                 await asyncio.wait_for(self.news.wait(), left)
 
     async def watch(self, api: Api, version: str) -> None:
-        """API servers drop watchers that are slow for a moment: then it goes on from where it was.
-
-        Without a field selector, which would cost the server more than it saves here."""
+        """API servers drop watchers that are slow for a moment: then it goes on from where it was."""
         params = {"watch": "true", "timeoutSeconds": "3600"}
         try:
             while True:

@@ -134,7 +134,7 @@ def read(api: Client) -> ClusterInput:
     """The cluster as the API server has it."""
     problems = Problems()
     text = "\n".join(json.dumps(api.ask("GET", path)) for path in READ)
-    given = load(parse("cluster.json", text, problems), Settings(), problems)
+    given = load(parse("cluster.json", text, problems), Settings(), problems, everything=True)
     assert not [problem for problem in given.problems if problem.severity == "error"]
     return given
 

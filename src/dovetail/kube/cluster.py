@@ -39,8 +39,13 @@ class ClusterInput:
     sources: tuple[str, ...] = ()  # files that held objects
 
 
-def load(documents: Iterable[Document], settings: Settings, problems: Problems | None = None) -> ClusterInput:
-    """Raises InputError where the input is structurally wrong, with everything that is wrong with it."""
+def load(
+    documents: Iterable[Document], settings: Settings, problems: Problems | None = None, everything: bool = False
+) -> ClusterInput:
+    """Raises InputError where the input is structurally wrong, with everything that is wrong with it.
+
+    `everything`: the input has all there is, so that a claim which is not in it does not exist.
+    """
     problems = Problems() if problems is None else problems
     documents = tuple(documents)
     found = decode(documents, problems)
@@ -51,7 +56,7 @@ def load(documents: Iterable[Document], settings: Settings, problems: Problems |
     bound = _on_known_nodes(expansion.bound, nodes, problems)
     held = [(item.running.pod.namespace, item.link) for item in bound]
     volumes = volume_facts(found, problems)
-    pending = _with_known_claims(expansion.pending, volumes, problems)
+    pending = expansion.pending if everything else _with_known_claims(expansion.pending, volumes, problems)
     groups = groups_of(pending, held, found.of("PodGroup"), problems)
     _warn_of_substrings(pending, nodes, settings.vendors, problems)
     quotas = (quota_from(item, settings.vendors, problems) for item in found.of("ResourceQuota"))

@@ -32,7 +32,8 @@ def node_from(found: Found, vendors: Vendors, problems: Problems) -> Node:
     source: objects.Node = found.value
     meta, where = source.metadata, found.where
     allocatable = _allocatable(source.status, where, problems)
-    devices = tuple(d for row in vendors.rows for d in registered(meta.annotations, row, where, problems))
+    telling = [row for row in vendors.rows if row.register in meta.annotations]
+    devices = tuple(d for row in telling for d in registered(meta.annotations, row, where, problems))
     plain = Discovered()
     if devices:
         devices = _without_repeats(devices, where, problems)

@@ -74,7 +74,9 @@ class Reader:
 
     def running(self, source: objects.Pod) -> tuple[RunningPod, tuple[Problem, ...]]:
         """The pod and the cards it holds. What is wrong with the spec of a pod that runs is nobody's concern."""
-        pod = replace(self.pod(source).pod, refusal=None)
+        pod = self.pod(source).pod
+        if pod.refusal is not None:
+            pod = replace(pod, refusal=None)
         kinds, problems = kinds_of(source.spec), Problems()
         where = f"Pod {source.metadata.namespace}/{source.metadata.name}"
         shares = shares_of(source.metadata.annotations, kinds, self._default.vendors, where, problems)

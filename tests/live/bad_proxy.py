@@ -69,6 +69,7 @@ class BadProxy:
             for task in left:  # of connections that were cut
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.sleep(0.3)  # TLS connections of the session say goodbye, or they are found unclosed
 
     def _draw(self) -> str:
         chance = self._dice.random()

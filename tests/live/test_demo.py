@@ -45,6 +45,11 @@ def _running(api: Client, count: int) -> list[Object]:
     return api.wait_until(all_run, f"{count} pods run", 60)
 
 
+def _labelled(api: Client) -> bool:
+    pods = api.list("Pod", namespace=None)
+    return all(pod["metadata"]["labels"].get("hami.io/vgpu-node") == pod["spec"]["nodeName"] for pod in pods)
+
+
 @pytest.mark.parametrize("letter", sorted(OUTCOMES))
 def test_a_demo_deployment_has_its_outcome_and_has_it_again(
     letter: str, plane: ControlPlane, api: Client, kubelet: Kubelet
@@ -61,7 +66,8 @@ def test_a_demo_deployment_has_its_outcome_and_has_it_again(
             nodes = {pod["spec"]["nodeName"] for pod in pods}
             assert (len(nodes), len(per_card), per_card) == OUTCOMES[letter], dovetail.words()
             assert faults(api) == []
-            assert all(pod["metadata"]["labels"]["hami.io/vgpu-node"] == pod["spec"]["nodeName"] for pod in pods)
+            api.wait_until(lambda: _labelled(api), "each pod has the label that HAMi's monitor selects on", 30)
             api.delete("Deployment", f"demo-{letter}", "default")
             api.wait_until(lambda: not api.list("Pod"), "the pods are gone", 60)
-        assert dovetail.metric("dovetail_bind_writes_total") == 8  # one write per pod
+        # One write per pod; a server before 1.35 drops a Binding's labels, which costs another.
+        assert dovetail.metric("dovetail_bind_writes_total") == (8 if plane.version >= (1, 35) else 16)

@@ -98,16 +98,18 @@ def test_why_a_pod_waits_is_said_once_and_by_type(plane: ControlPlane, api: Clie
         assert said["reason"] == "Unschedulable"
         assert said["message"] == "0/2 nodes are available: 1 taint not tolerated, 1 GPU memory short."
         claims = [{"name": "gpu", "resourceClaimName": "mine"}]
-        api.create(objects.pod("claims", {"cpu": "1"}, resourceClaims=claims))
-        assert reason(api, "claims")["reason"] == "ResourceClaimsNotSupported"
-        assert node_of(api, "claims") == ""
+        if plane.version >= (1, 34):  # before, resource claims were not served and the field was dropped
+            api.create(objects.pod("claims", {"cpu": "1"}, resourceClaims=claims))
+            assert reason(api, "claims")["reason"] == "ResourceClaimsNotSupported"
+            assert node_of(api, "claims") == ""
 
         def told() -> list[Object]:
             return [event for event in api.list("Event") if event["reason"] == "FailedScheduling"]
 
-        about = api.wait_until(lambda: told() if len(told()) >= 2 else [], "events say so, too", 30)
+        waiting = [pod["metadata"]["name"] for pod in api.list("Pod")]
+        about = api.wait_until(lambda: told() if len(told()) >= len(waiting) else [], "events say so, too", 30)
         names = sorted(event["involvedObject"]["name"] for event in about)
-        assert names == ["claims", "large"]  # each once
+        assert names == sorted(waiting)  # each once
 
 
 def test_hamis_quota_on_gpu_memory_holds_and_lets_go(plane: ControlPlane, api: Client, kubelet: Kubelet) -> None:

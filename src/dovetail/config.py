@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from dovetail.model.pod import PREFERENCE_WEIGHTS
+
 API_VERSION = "dovetail.dev/v1"
 KIND = "Config"
 LARGEST_FILE = 1 << 20
@@ -21,13 +23,13 @@ class ConfigError(Exception):
 
 
 class PreferenceWeights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """How much Kubernetes' preferences count beside each other; kube-scheduler's by default."""
+    """As the model's, whose defaults hold."""
 
-    taints: int = 3
-    node_affinity: int = 2
-    spread: int = 2
-    pod_affinity: int = 2
-    images: int = 1
+    taints: int = PREFERENCE_WEIGHTS.taints
+    node_affinity: int = PREFERENCE_WEIGHTS.node_affinity
+    spread: int = PREFERENCE_WEIGHTS.spread
+    pod_affinity: int = PREFERENCE_WEIGHTS.pod_affinity
+    images: int = PREFERENCE_WEIGHTS.images
 
 
 class SchedulerProfile(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.engine.preferences import PluginWeights, Preferred
+from dovetail.engine.preferences import Preferred
 from dovetail.model.node import Node, Taint
-from dovetail.model.pod import Pod
+from dovetail.model.pod import Pod, PreferenceWeights
 from dovetail.model.relations import PodTerm, Preferences, Relations, SpreadConstraint
 from dovetail.model.rules import AffinityTerm, NodeRules, Requirement, Toleration
 from tests.builders import node, pod
@@ -19,10 +19,10 @@ from tests.engine.neighbourhoods import HOST, ZONE, some_pod
 from tests.engine.test_relational import WEB, Town, built, near, web
 
 MIB = 2**20
-NO_TAINTS = PluginWeights(taints=0)
+NO_TAINTS = PreferenceWeights(taints=0)
 
 
-def points(town: Town, one: Pod, names: str = "", weights: PluginWeights = NO_TAINTS) -> dict[str, int]:
+def points(town: Town, one: Pod, names: str = "", weights: PreferenceWeights = NO_TAINTS) -> dict[str, int]:
     """By node; `names`: the feasible ones, all if not said."""
     preferred = Preferred(town.ledger, town.neighbours)
     rows = {name: row for name, row in town.ledger.row_of.items() if town.ledger.is_active(row)}
@@ -45,7 +45,7 @@ class TestNodes:
     def test_taints_that_are_only_disliked(self) -> None:
         one, two = Taint("k", "1", "PreferNoSchedule"), Taint("k", "2", "PreferNoSchedule")
         town = Town(node("a"), node("b", taints=(one,)), node("c", taints=(one, two)))
-        everything = PluginWeights()
+        everything = PreferenceWeights()
         # 0, 1 and 2 of at most 2: 100, 50 and 0, times 3
         assert points(town, pod("p"), weights=everything) == {"a": 300, "b": 150, "c": 0}
         tolerant = pod("p", node_rules=NodeRules(tolerations=(Toleration("k", "Equal", "1"),)))
@@ -136,7 +136,7 @@ def test_points_are_those_of_the_definition(world: tuple[int, int, int]) -> None
         one = some_pod(chance, f"asks-{number}", eager=0.5)
         names = " ".join(known.name for known in feasible)
         wanted = dict(sorted(scene.points(one, feasible).items()))
-        assert points(town, one, names, PluginWeights()) == wanted
+        assert points(town, one, names, PreferenceWeights()) == wanted
 
 
 def test_nobody_is_asked_about_without_reason() -> None:

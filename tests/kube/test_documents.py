@@ -124,6 +124,7 @@ def test_hostile_json_is_a_complaint(text: str) -> None:
         ("metadata: {name: p, labels: {a: on}}", "metadata.labels.a", "text (put it in quotes)"),
         ("metadata: {name: p, labels: {ok: x, b: 1}}", "metadata.labels.b", "text (put it in quotes)"),
         ("metadata: {name: p, labels: {1: a}}", "metadata.labels", "a key must be text"),
+        ("metadata: {name: p, labels: on_its_own}", "metadata.labels", "must be a mapping, not text"),
         ("metadata: {name: 010}", "metadata.name", "text (put it in quotes), not a whole number"),
         ("metadata: {name: p, annotations: []}", "metadata.annotations", "a mapping, not a list"),
         ("metadata: {}", "metadata.name", "is missing"),

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from dovetail.engine.explain import verdicts
-from dovetail.engine.preferences import PluginWeights
 from dovetail.engine.scheduler import Scheduler
 from dovetail.kube import objects
 from dovetail.kube.decode import Found, convert
@@ -25,7 +24,7 @@ from dovetail.kube.settings import Settings
 from dovetail.kube.volume_objects import VOLUME_KINDS
 from dovetail.kube.volumes import volume_fact
 from dovetail.model.events import NamespaceChanged, NodeChanged, PodGone, PodObserved, VolumesChanged
-from dovetail.model.pod import Group, Pod, RunningPod
+from dovetail.model.pod import Group, Pod, PreferenceWeights, RunningPod
 from dovetail.model.reason import Reason, name
 from dovetail.model.rules import Requirement
 from tests.live.oracle import Oracle, Outcome, oracle
@@ -59,7 +58,9 @@ RULES = {
     Reason.CLAIM_IN_USE: lambda pod: bool(pod.relations.claims),
     Reason.SCHEDULING_GATED: lambda pod: True,
 }
-PARTS = {part: replace(PluginWeights(0, 0, 0, 0, 0), **{part: 1}) for part in PluginWeights.__dataclass_fields__}
+PARTS = {
+    part: replace(PreferenceWeights(0, 0, 0, 0, 0), **{part: 1}) for part in PreferenceWeights.__dataclass_fields__
+}
 
 
 class Mirror:
@@ -100,7 +101,7 @@ class Mirror:
         whole = pod.refusal.reason if pod.refusal is not None else self.scheduler.related.refusal(pod)
         return {verdict.node: whole or verdict.reason for verdict in verdicts(self.scheduler, pod)}
 
-    def points(self, pod: Pod, feasible: frozenset[str], weights: PluginWeights) -> dict[str, int]:
+    def points(self, pod: Pod, feasible: frozenset[str], weights: PreferenceWeights) -> dict[str, int]:
         rows = self.scheduler.ledger.row_of
         flags = np.zeros(len(rows), dtype=np.bool_)
         flags[[rows[node] for node in feasible]] = True
@@ -185,7 +186,7 @@ class Trial:
         return seen
 
     def compare_choice(self, made: Object, pod: Pod, theirs: Outcome) -> None:
-        points = self.ours.points(pod, theirs.feasible, PluginWeights())
+        points = self.ours.points(pod, theirs.feasible, PreferenceWeights())
         best = {node for node, worth in points.items() if worth == max(points.values())}
         ours = self.ours.choice(pod)
         if theirs.node not in best or ours not in best:

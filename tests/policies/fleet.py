@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from dovetail.engine.explain import verdicts
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.decision import Share
 from dovetail.model.events import PodObserved
 from dovetail.model.pod import DeviceAsk, DeviceRules, Pod, RunningPod
-from tests.builders import ask, card, cluster, node, pod
+from tests.builders import ask, card, cluster, node, place, pod
 
 MODELS = ("NVIDIA A100", "NVIDIA T4")
 
@@ -68,3 +70,15 @@ def built(fleet: list[Machine], workload: list[Request], policy: str) -> Schedul
                 scheduler.handle(PodObserved(0.0, worn))
     scheduler.outlook.expect((pod_of(f"typical-{n}", one, policy), one.times) for n, one in enumerate(workload))
     return scheduler
+
+
+def assert_best(scheduler: Scheduler, wanted: Pod, best: Mapping[str, tuple[int, tuple[int, ...]]]) -> None:
+    """`best` is node -> points and cards, by definition: those are the scores, and of equal nodes the first wins."""
+    found = {v.node: v.score for v in verdicts(scheduler, wanted) if v.score is not None}
+    assert found == {name: float(high) for name, (high, _) in best.items()}
+    ((where, cards),) = place(scheduler, wanted)
+    if not best:
+        assert where is None
+        return
+    winner = max(sorted(best), key=lambda name: best[name][0])
+    assert (where, cards) == (winner, tuple(f"{winner}/{d}" for d in best[winner][1]))

@@ -22,7 +22,7 @@ from dovetail.model.rules import NodeRules
 from dovetail.policies.outlook import points_of, tables, usable
 from dovetail.policies.typical import TypicalPod, most_frequent
 from tests.builders import ask, card, cluster, node, place, pod, use
-from tests.policies.fleet import MODELS, Machine, Request, built, pod_of
+from tests.policies.fleet import MODELS, Machine, Request, assert_best, built, pod_of
 
 many = settings(settings.get_profile("policies"), max_examples=400)
 
@@ -96,14 +96,7 @@ def test_score_and_card_are_those_of_trying_everything(
         tried = [(points(machine, workload, request, cards), cards) for cards in machine.choices(request)]
         if tried:
             best[f"{n}"] = max(tried, key=lambda one: one[0])
-    found = {v.node: v.score for v in verdicts(scheduler, wanted) if v.score is not None}
-    assert found == {name: float(high) for name, (high, _) in best.items()}
-    ((where, cards),) = place(scheduler, wanted)
-    if not best:
-        assert where is None
-        return
-    winner = max(sorted(best), key=lambda name: best[name][0])
-    assert (where, cards) == (winner, tuple(f"{winner}/{d}" for d in best[winner][1]))
+    assert_best(scheduler, wanted, best)
 
 
 def expecting(scheduler: Scheduler, *asks: DeviceAsk) -> Scheduler:

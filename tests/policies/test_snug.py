@@ -23,7 +23,7 @@ from dovetail.policies import node_snug
 from dovetail.policies.typical import TypicalPod
 from dovetail.policies.values import card_values, cpu_factors, prices
 from tests.builders import ask, card, cluster, node, place, pod
-from tests.policies.fleet import MODELS, Machine, Request, built, pod_of
+from tests.policies.fleet import MODELS, Machine, Request, assert_best, built, pod_of
 
 many = settings(settings.get_profile("policies"), max_examples=150)
 
@@ -131,14 +131,7 @@ def test_score_and_card_are_those_of_trying_everything(case: Case) -> None:
     )
     tried = {f"{n}": definition.best(machine, request) for n, machine in enumerate(fleet)}
     best = {name: one for name, one in tried.items() if one is not None}
-    found = {v.node: v.score for v in verdicts(scheduler, wanted) if v.score is not None}
-    assert found == {name: float(high) for name, (high, _) in best.items()}
-    ((where, cards),) = place(scheduler, wanted)
-    if not best:
-        assert where is None
-        return
-    winner = max(sorted(best), key=lambda name: best[name][0])
-    assert (where, cards) == (winner, tuple(f"{winner}/{d}" for d in best[winner][1]))
+    assert_best(scheduler, wanted, best)
 
 
 # ---- in the user's nouns

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import msgspec
+
 from dovetail import config as configuration
 from dovetail.cli.errors import Refused
 from dovetail.cli.options import Asked
@@ -12,7 +14,7 @@ from dovetail.kube.device_config import read_device_config
 from dovetail.kube.policies import PolicyError, not_used, parse_device_policy, parse_node_policy
 from dovetail.kube.problems import Problems
 from dovetail.kube.settings import Settings
-from dovetail.model.pod import DEFAULT_PROFILE, Profile
+from dovetail.model.pod import DEFAULT_PROFILE, PreferenceWeights, Profile
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
 KNOWN = Settings(
@@ -76,9 +78,8 @@ def _profile(name: str, given: configuration.SchedulerProfile, settings: Setting
             profile = dataclasses.replace(profile, device=chain)
     except PolicyError as error:
         raise Refused(f"{where}: {error}") from error
-    weights = given.preference_weights
-    chosen = (weights.taints, weights.node_affinity, weights.spread, weights.pod_affinity, weights.images)
-    if any(not 0 <= weight <= 1_000 for weight in (*chosen, given.policy_weight)):
+    weights = msgspec.structs.asdict(given.preference_weights)
+    if any(not 0 <= weight <= 1_000 for weight in (*weights.values(), given.policy_weight)):
         raise Refused(f"{where}: weights are whole numbers from 0 to 1000")
-    profile = dataclasses.replace(profile, preferences=chosen, policy_weight=given.policy_weight)
+    profile = dataclasses.replace(profile, preferences=PreferenceWeights(**weights), policy_weight=given.policy_weight)
     return dataclasses.replace(settings, profile=profile)

@@ -89,7 +89,6 @@ class _Look:
         vendors = scheduler.intern.vendors
         quotas = scheduler.quotas
         self.quota = quotas.allowance(pod, vendors) if quotas.apply_to(pod) else unlimited(vendors)
-        self.quota_refusal = quotas.refusal(pod)
         self.refusals = scheduler.related.refusals(pod) if scheduler.related.restricts(pod) else None
 
     def all_nodes(self) -> tuple[Verdict, ...]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from dovetail.engine.node_facts import Flags
 from dovetail.engine.relational import included, per_domain, spread_count
 from dovetail.engine.terms import Spots
 from dovetail.model.node import Node
-from dovetail.model.pod import Pod
+from dovetail.model.pod import PREFERENCE_WEIGHTS, Pod, PreferenceWeights
 from dovetail.model.relations import ALONE, NO_PREFERENCES, PodTerm, SpreadConstraint
 from dovetail.policies.rows import Ints
 
@@ -28,20 +27,6 @@ HIGHEST = 100  # fwk.MaxNodeScore
 HOSTNAME = "kubernetes.io/hostname"
 HARD_AFFINITY = 1  # hardPodAffinityWeight: what a required affinity of a pod that is there is worth
 SMALLEST_IMAGE, LARGEST_IMAGE = 23 << 20, 1000 << 20  # imagelocality: per pod, per container
-
-
-@dataclass(frozen=True, slots=True)
-class PluginWeights:
-    """kube-scheduler's defaults (apis/config/v1/default_plugins.go)."""
-
-    taints: int = 3
-    node_affinity: int = 2
-    spread: int = 2
-    pod_affinity: int = 2
-    images: int = 1
-
-
-DEFAULT_WEIGHTS = PluginWeights()
 
 
 class Preferred:
@@ -74,7 +59,7 @@ class Preferred:
             facts.images and preferences.images and self._images_differ(pod)
         )
 
-    def points(self, pod: Pod, feasible: Flags, weights: PluginWeights = DEFAULT_WEIGHTS) -> Ints:
+    def points(self, pod: Pod, feasible: Flags, weights: PreferenceWeights = PREFERENCE_WEIGHTS) -> Ints:
         """By row Σ weight × score; 0 where it is not feasible."""
         self._facts.refresh()
         total: Ints = np.zeros(len(self._ledger.nodes), dtype=np.int64)

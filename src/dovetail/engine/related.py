@@ -13,7 +13,7 @@ import numpy as np
 from dovetail.engine.build import Kernel
 from dovetail.engine.ledger import Ledger
 from dovetail.engine.neighbours import Neighbours
-from dovetail.engine.preferences import PluginWeights, Preferred
+from dovetail.engine.preferences import Preferred
 from dovetail.engine.relational import Relational
 from dovetail.engine.requests import Requests
 from dovetail.engine.state import FRESH, INACTIVE, OWN, Batch, Floats
@@ -114,7 +114,7 @@ class Related:
         fits = state.vectors.refused[FRESH, :size] == 0
         if fits.sum() < 2:
             return np.zeros(size, dtype=np.uint8)
-        points = self.preferred.points(pod, fits, PluginWeights(*pod.profile.preferences))
+        points = self.preferred.points(pod, fits, pod.profile.preferences)
         if pod.profile.policy_weight:
             points = points + pod.profile.policy_weight * percent(state.vectors.score[FRESH, :size], fits)
         best = points[fits].max()

@@ -176,7 +176,7 @@ _STEP = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
 _GOT = re.compile(r"got `(\w+)`")
 _WORDS = {
-    "str": "text (put it in quotes)",
+    "str": "text",
     "bool": "true or false",
     "int": "a whole number",
     "float": "a number",
@@ -196,7 +196,8 @@ def _explain(error: str, body: Any) -> tuple[str, str]:
     got = _GOT.search(what)
     field_path = _resolve(path, body, got[1] if got and not key else "")
     said = re.sub(r"`([^`]*)`", lambda word: " or ".join(_WORDS.get(w, w) for w in word[1].split(" | ")), what)
-    said = said.replace("Expected", "must be").replace(", got", ", not")
+    said = said.replace("Expected text", "must be text (put it in quotes)").replace("Expected", "must be")
+    said = said.replace(", got", ", not")
     return field_path, f"a key {said}" if key else said
 
 

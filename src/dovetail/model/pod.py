@@ -53,8 +53,18 @@ class DeviceRules:
     mode: str = ""  # a card is accepted only if this text contains the card's mode; "" = any
 
 
-# kube-scheduler's weights of preferred taints, node affinity, spread, pod affinity, images.
-PREFERENCE_WEIGHTS = (3, 2, 2, 2, 1)
+@dataclass(frozen=True, slots=True)
+class PreferenceWeights:
+    """How much Kubernetes' preferences count: kube-scheduler's weights (apis/config/v1/default_plugins.go)."""
+
+    taints: int = 3
+    node_affinity: int = 2
+    spread: int = 2
+    pod_affinity: int = 2
+    images: int = 1
+
+
+PREFERENCE_WEIGHTS = PreferenceWeights()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +74,7 @@ class Profile:
     node: str = "binpack"
     device: tuple[str, ...] = ("spread",)
     weights: tuple[int, int, int] = (1, 1, 1)  # slot, compute, memory in the device score
-    preferences: tuple[int, ...] = PREFERENCE_WEIGHTS
+    preferences: PreferenceWeights = PREFERENCE_WEIGHTS
     policy_weight: int = 0  # 0: preferences come first and the policy decides among the best; else it is one of them
 
 

@@ -18,7 +18,7 @@ from dovetail.kube import objects
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError, Conflict, NotFound, Throttled, Unauthorized, Unavailable
 from dovetail.kube.api.retry import BACKOFF, REAL, Gate, World
-from dovetail.kube.live.binding import LABELS_SINCE, NODE, binding, labelled
+from dovetail.kube.live.binding import LABELS_SINCE, NODE, binding, pod_path
 from dovetail.kube.live.fencing import put_stamp
 from dovetail.kube.vendors import Vendors
 from dovetail.model.events import Bind
@@ -156,8 +156,8 @@ class Binder:
         if not self._may_write():
             raise Unavailable("the lease was not renewed in time", sent=False)
         self.writes += 1
-        await self._api.post(f"{_path(bind)}/binding", body)
-        if self._server < LABELS_SINCE and "labels" in body["metadata"] and labelled(node.name):
+        await self._api.post(f"{pod_path(bind.pod.namespace, bind.pod.name)}/binding", body)
+        if self._server < LABELS_SINCE and "labels" in body["metadata"]:
             self.writes += 1
             await self._label(bind, node.name)
 
@@ -165,19 +165,24 @@ class Binder:
         """Before 1.35 a Binding's labels were dropped. Only HAMi's monitor misses it where this fails."""
         body = {"metadata": {"uid": bind.pod.uid, "labels": {NODE: node}}}
         try:
-            await self._api.patch(_path(bind), body)
+            await self._api.patch(pod_path(bind.pod.namespace, bind.pod.name), body)
         except ApiError:
             return
 
     async def _look(self, bind: Bind, unsure: bool) -> Outcome:
         """Something is not as we thought: ask how the pod is. If it waits, no write of ours may reach it any more."""
-        failures = 0
+        failures, path = 0, pod_path(bind.pod.namespace, bind.pod.name)
         while True:
             try:
-                source = _POD.decode(await self._api.get(_path(bind)))
+                source = _POD.decode(await self._api.get(path))
                 if unsure and source.metadata.uid == bind.pod.uid and not source.spec.node_name:
                     self.stamps += 1  # a stamp that is there already would change nothing
-                    stamped = await put_stamp(self._api, _path(bind), bind.pod.uid, f"{self._epoch}.{self.stamps}")
+                    stamped = await put_stamp(
+                        self._api,
+                        path,
+                        bind.pod.uid,
+                        f"{self._epoch}.{self.stamps}",
+                    )
                     if stamped is None:
                         return Outcome(bind, Fate.GONE)
                     source = stamped
@@ -192,7 +197,3 @@ class Binder:
         if source.metadata.uid != bind.pod.uid:
             return Outcome(bind, Fate.GONE)
         return Outcome(bind, Fate.CHANGED, "", source)
-
-
-def _path(bind: Bind) -> str:
-    return f"/api/v1/namespaces/{bind.pod.namespace}/pods/{bind.pod.name}"

@@ -42,6 +42,10 @@ def binding(
     }
 
 
+def pod_path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+
 def labelled(node: str) -> bool:
     """HAMi's monitor finds pods by a label that holds the node's name, which may be too long for one."""
     return len(node) <= LONGEST_LABEL

@@ -48,7 +48,6 @@ class Counts:
 
     placed: int = 0
     bound: int = 0
-    waited: int = 0
     conflicts: int = 0
     refused: int = 0
     rescued: int = 0  # placed by the safety net: each one is a missing event
@@ -272,7 +271,6 @@ class Driver:
                 self.reasons.forget(effect.pod.uid)
                 self.binder.submit(effect)
             elif isinstance(effect, Wait):
-                self.counts.waited += 1
                 self.reasons.note(effect.pod, effect.decision)
             elif isinstance(effect, Warn):
                 self._log(f"{effect.subject}: {effect.message}")

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import Any
 
@@ -19,6 +18,7 @@ import msgspec
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError, Conflict, NotFound
 from dovetail.kube.api.retry import REAL, World
+from dovetail.kube.live.times import to_microsecond
 
 
 class _Meta(msgspec.Struct, rename="camel", frozen=True):
@@ -190,7 +190,7 @@ class Election:
 
     async def _renew(self) -> bool:
         assert self._held is not None
-        spec = msgspec.structs.replace(self._held.spec, renew_time=_stamp(self._now()))
+        spec = msgspec.structs.replace(self._held.spec, renew_time=to_microsecond(self._now()))
         try:
             await self._put(self._held.metadata.resource_version, spec)
             return True
@@ -212,7 +212,7 @@ class Election:
         self._renewed = sent
 
     def _spec(self, transitions: int) -> _Spec:
-        now = _stamp(self._now())
+        now = to_microsecond(self._now())
         return _Spec(self.identity, int(self._terms.duration), now, now, transitions)
 
 
@@ -224,7 +224,3 @@ async def either(event: asyncio.Event, seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
-
-
-def _stamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

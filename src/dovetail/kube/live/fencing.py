@@ -15,6 +15,7 @@ from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError, Conflict, NotFound
 from dovetail.kube.api.retry import BACKOFF, REAL, Gate, World
 from dovetail.kube.api.typed import ref_of
+from dovetail.kube.live.binding import pod_path
 from dovetail.kube.live.mirror import Known
 from dovetail.kube.live.reader import EPOCH
 
@@ -43,7 +44,7 @@ async def stamp(
         while True:
             try:
                 async with gate():
-                    source = await put_stamp(api, f"/api/v1/namespaces/{namespace}/pods/{name}", uid, epoch)
+                    source = await put_stamp(api, pod_path(namespace, name), uid, epoch)
                 if source is not None:
                     hear(source)
                     stamped += 1

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
@@ -20,6 +20,7 @@ from dovetail.kube.api.errors import ApiError, Conflict, NotFound, Unavailable
 from dovetail.kube.api.retry import BACKOFF, REAL, World
 from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
 from dovetail.kube.live.election import either
+from dovetail.kube.live.times import to_second
 from dovetail.model.events import Bind
 from dovetail.model.pod import Pod
 
@@ -128,7 +129,7 @@ class HamiLocks:
                 await either(gate.changed, 5.0)
                 continue
             try:
-                text = f"{_stamp(self._now())},{pod.namespace},{pod.name}"
+                text = f"{to_second(self._now())},{pod.namespace},{pod.name}"
                 await self._write(gate, node, gate.lock, text)
                 return
             except Conflict:
@@ -196,7 +197,3 @@ class HamiLocks:
 
 def _is(lock: str, pod: Pod) -> bool:
     return lock.endswith(f",{pod.namespace},{pod.name}")
-
-
-def _stamp(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

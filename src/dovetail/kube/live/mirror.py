@@ -14,7 +14,7 @@ from dovetail.kube import objects
 from dovetail.kube.api.watch import Changed, Deleted, Event, NotServed, Replaced
 from dovetail.kube.live.gangs import Gangs, Name
 from dovetail.kube.live.patience import is_refusal
-from dovetail.kube.live.reader import EPOCH, TERMINAL, Reader
+from dovetail.kube.live.reader import TERMINAL, Reader
 from dovetail.kube.problems import Problem
 from dovetail.model.events import (
     Event as Happening,
@@ -50,9 +50,7 @@ class Known:
     pod: Pod
     running: RunningPod | None = None
     node: str = ""  # nominated
-    epoch: str = ""  # stamped on it
     condition: tuple[str, str] = ("", "")  # PodScheduled=False: reason, message
-    phase: str = ""
     again: bool = False  # whatever is heard of it next is news
 
 
@@ -162,12 +160,11 @@ class Mirror:
         reading = self._reader.pod(source)
         known = self.pods.get(uid)
         said = _condition(source)
-        epoch = source.metadata.annotations.get(EPOCH, "")
         if known is not None and known.stand is Stand.WAITS and known.pod == reading.pod and not known.again:
-            known.version, known.condition, known.epoch = version, said, epoch
+            known.version, known.condition = version, said
             return
         self.problems += reading.problems
-        self._note(uid, Known(key, Stand.WAITS, version, reading.pod, None, "", epoch, said))
+        self._note(uid, Known(key, Stand.WAITS, version, reading.pod, None, "", said))
         self.gangs.note(reading.pod, source, waits=True)
         yield GroupArrived(self._clock(), self.gangs.group(reading.pod))
 
@@ -176,11 +173,11 @@ class Mirror:
         running, problems = self._reader.running(source)
         known = self.pods.get(uid)
         if known is not None and known.running == running:
-            known.version, known.phase = source.metadata.resource_version, source.status.phase
+            known.version = source.metadata.resource_version
             return
         self.problems += problems
-        version, phase = source.metadata.resource_version, source.status.phase
-        self._note(uid, Known(key, Stand.HOLDS, version, running.pod, running, phase=phase))
+        version = source.metadata.resource_version
+        self._note(uid, Known(key, Stand.HOLDS, version, running.pod, running))
         self.gangs.note(running.pod, source, waits=False)
         yield PodObserved(self._clock(), running)
 

@@ -67,7 +67,7 @@ class Reasons:
     def _count(self, pod: Pod) -> dict[Reason, int]:
         signature = self._scheduler.requests.signature(pod)
         related = self._scheduler.related.restricts(pod)
-        key = (id(signature), pod.uid if related else "")
+        key = (signature.profile, signature.shape, signature.mask, pod.uid if related else "")
         now = self._now()
         known = self._counts.get(key)
         if known is not None and now - known[0] < FRESH:

@@ -11,7 +11,6 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +19,8 @@ from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError, Throttled, Unavailable
 from dovetail.kube.api.retry import BACKOFF, REAL, World
 from dovetail.kube.api.typed import version_of
+from dovetail.kube.live.binding import pod_path
+from dovetail.kube.live.times import to_microsecond, to_second
 from dovetail.kube.live.words import cut
 from dovetail.model.pod import Pod
 
@@ -137,13 +138,13 @@ class Teller:
 
     async def _write(self, pod: Pod, condition: Condition, writing: _Writing) -> bool:
         """False: nobody knows whether it was written."""
-        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+        path = f"{pod_path(pod.namespace, pod.name)}/status"
         said: dict[str, Any] = {
             "type": "PodScheduled",
             "status": "False",
             "reason": condition.reason,
             "message": condition.message,
-            "lastTransitionTime": _stamp(self._now(), digits=0),
+            "lastTransitionTime": to_second(self._now()),
         }
         body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [said]}}
         for failures in range(1, 6):
@@ -185,7 +186,7 @@ class Teller:
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
             "metadata": {"name": f"{pod.name[:200].rstrip('-.')}.{int(at * 1e9):x}", "namespace": pod.namespace},
-            "eventTime": _stamp(at, digits=6),
+            "eventTime": to_microsecond(at),
             "reportingController": CONTROLLER,
             "reportingInstance": self._instance,
             "action": note.action,
@@ -210,8 +211,3 @@ class Teller:
             self.dropped += 1
             if error.code not in (404, 409):
                 self._log(f"event about {pod.key}: {error.message}")
-
-
-def _stamp(seconds: float, digits: int) -> str:
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if digits else "%Y-%m-%dT%H:%M:%SZ")

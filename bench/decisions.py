@@ -91,15 +91,15 @@ def _pair(scheduler: Scheduler, coming: Group, leaving: str) -> tuple[object, ..
 
 
 def measure(nodes: int, kinds: int, policy: str, every_node: bool) -> dict[str, float]:
-    """Decisions per second: the best of three rounds, as others use the machine too."""
+    """Decisions per second: the best of many short rounds, as others use the machine too."""
     stage = Stage(nodes, kinds, policy)
     stage.place(5 * WAVE)
     stage.handle(200)
     gc.collect()
     gc.freeze()
-    place = max(10 * WAVE / stage.place(10 * WAVE) for _ in range(3))
-    handle = max(4 * WAVE / stage.handle(4 * WAVE) for _ in range(3))
-    listed = max(10 * WAVE / stage.place(10 * WAVE, as_list=True) for _ in range(3))
+    place = max(3 * WAVE / stage.place(3 * WAVE) for _ in range(10))
+    handle = max(WAVE / stage.handle(WAVE) for _ in range(12))
+    listed = max(3 * WAVE / stage.place(3 * WAVE, as_list=True) for _ in range(10))
     found = {"place": place, "place a list": listed, "handle": handle}
     if every_node:
         found["every node"] = max(200 / stage.place(200, wave=1, forget=True, as_list=True) for _ in range(3))

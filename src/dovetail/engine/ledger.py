@@ -111,7 +111,7 @@ class Ledger:
     @property
     def generation(self) -> int:
         """Grows with every change."""
-        return int(self.heads[MOVES])
+        return self.storage.heads.item(MOVES)
 
     @property
     def in_transaction(self) -> bool:
@@ -212,7 +212,7 @@ class Ledger:
 
     def adopt_one(self, pod: Pod, batch: Batch, cards: int, expires: float) -> Decision:
         """As `adopt`, of a batch of one that is used again afterwards."""
-        row, reason, slot = batch.results[0].tolist()
+        [[row, reason, slot]] = batch.results.tolist()
         if row == NONE:
             return Decision(pod.uid, None, (), Reason(reason), self.generation)
         self._add(pod, slot, False, expires)
@@ -266,8 +266,11 @@ class Ledger:
         if self._undo is not None:
             self.make_room(0, 0, len(dropped))
             self._undo += [Change(*one, False, self.book.pod.item(one[1], POD_ROW)) for one in dropped]
-        slots = self._one_slot if len(dropped) == 1 else np.empty(len(dropped), dtype=np.int64)
-        slots[:] = [slot for _, slot, _ in dropped]
+        if len(dropped) == 1:
+            slots = self._one_slot
+            slots[0] = dropped[0][1]
+        else:
+            slots = np.array([slot for _, slot, _ in dropped], dtype=np.int64)
         self._keeper.release(self.state(), slots)
         return len(dropped)
 

@@ -1,44 +1,196 @@
-"""Nodes that pods of other schedulers were promised after a preemption: held for them until they are bound or gone.
+"""Nodes kept for pods that were nominated to them after a preemption, until they are bound or gone.
 
-As kube-scheduler does (RunFilterPluginsWithNominatedPods): they count for pods of the same or lower priority, and pods
-that come before them do not see them.
+As kube-scheduler does it (RunFilterPluginsWithNominatedPods): a node must be able to take a pod both as it is and with
+those on it that are nominated to it and have the same or a higher priority. Nobody counts on any other node than the
+one in question, and scores know nothing of it: nominated pods are in the ledger only while a question is answered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
+import numpy as np
+
+from dovetail.engine.build import Kernel
 from dovetail.engine.ledger import Ledger
+from dovetail.engine.related import Related
+from dovetail.engine.relational import included, per_domain
+from dovetail.engine.requests import Requests
+from dovetail.engine.state import FRESH, INACTIVE, NONE, Batch
+from dovetail.engine.wake import News
 from dovetail.model.decision import Share
-from dovetail.model.pod import Pod
+from dovetail.model.pod import Pod, Profile
+from dovetail.model.reason import Reason
+from dovetail.model.relations import SpreadConstraint
+from dovetail.policies.rows import Bytes
+
+
+class Promise(NamedTuple):
+    pod: Pod
+    node: str
+    shares: tuple[Share, ...]
 
 
 class Nominated:
+    """Who is nominated to which node."""
+
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._promised: dict[str, tuple[Pod, str, tuple[Share, ...]]] = {}  # uid -> pod, node, cards
+        self._promised: dict[str, Promise] = {}  # by the pod's UID
+        self.withdrawn: Pod | None = None  # the last one whose node is no longer kept
 
     def __len__(self) -> int:
         return len(self._promised)
 
     def promise(self, pod: Pod, node: str, shares: tuple[Share, ...]) -> None:
-        """Hold the node for the pod; an older promise to it is forgotten."""
+        """Keep the node for the pod; an older promise to it is forgotten."""
         self.forget(pod.uid)
-        self._promised[pod.uid] = (pod, node, shares)
-        self._ledger.book_observed(pod, node, shares, assumed=True)
+        self._promised[pod.uid] = Promise(pod, node, shares)
 
     def forget(self, uid: str) -> None:
-        if self._promised.pop(uid, None) is not None:
-            self._ledger.release(uid)
+        """Whoever waits because of it hears of it, as if a pod had left."""
+        promise = self._promised.pop(uid, None)
+        if promise is not None:
+            self.withdrawn = promise.pod
+            for news in self._news():
+                news.left(promise.pod, self._ledger.row_of.get(promise.node, NONE))
+
+    def row_of(self, pod: Pod) -> int:
+        """The row that is kept for the pod, or NONE."""
+        promise = self._promised.get(pod.uid)
+        return NONE if promise is None else self._ledger.row_of.get(promise.node, NONE)
+
+    def matter(self, pod: Pod) -> bool:
+        """Whether somebody is nominated to whom the pod must yield, or the pod itself is."""
+        for uid, promise in self._promised.items():
+            if promise.pod.priority >= pod.priority or uid == pod.uid:
+                return True
+        return False
+
+    def before(self, pod: Pod) -> dict[int, list[Promise]]:
+        """By row those to whom the pod must yield. Who holds a place already needs none kept."""
+        found: dict[int, list[Promise]] = {}
+        for uid, promise in self._promised.items():
+            row = self._ledger.row_of.get(promise.node, NONE)
+            counts = promise.pod.priority >= pod.priority and uid != pod.uid and uid not in self._ledger.pods
+            if counts and row != NONE and self._ledger.is_active(row):
+                found.setdefault(row, []).append(promise)
+        return found
 
     @contextmanager
-    def aside(self, priority: int) -> Iterator[None]:
-        """Without what was promised to pods that come after this priority."""
-        lower = [uid for uid, (pod, _, _) in self._promised.items() if pod.priority < priority]
-        self._ledger.release_all(lower)
+    def booked(self, promises: Iterable[Promise]) -> Iterator[None]:
+        """As if they had come: of what is only tried, those who wait are not told."""
+        told = [news for news in self._news() if news.wanted]
+        for news in told:
+            news.wanted = False
         try:
-            yield
+            with self._ledger.transaction():
+                for promise in promises:
+                    self._ledger.book_observed(*promise, assumed=True)
+                yield
         finally:
-            for uid in lower:
-                self._ledger.book_observed(*self._promised[uid], assumed=True)
+            for news in told:
+                news.wanted = True
+
+    def _news(self) -> list[News]:
+        return [witness for witness in self._ledger.witnesses if isinstance(witness, News)]
+
+
+class RelatedAndNominated(Related):
+    """What other pods mean for one that is to be placed: those that are there, and those nodes are kept for."""
+
+    def __init__(
+        self, ledger: Ledger, requests: Requests, kernel: Callable[[Profile], Kernel], nominated: Nominated
+    ) -> None:
+        super().__init__(ledger, requests, kernel)
+        self._nominated = nominated
+
+    def concerns(self, pod: Pod) -> bool:
+        return (len(self._nominated) > 0 and self._nominated.matter(pod)) or super().concerns(pod)
+
+    def restricts(self, pod: Pod) -> bool:
+        return (len(self._nominated) > 0 and self._nominated.matter(pod)) or super().restricts(pod)
+
+    def wakes(self, waiting: Pod, changed: Pod) -> bool:
+        return changed is self._nominated.withdrawn or super().wakes(waiting, changed)
+
+    def refusals(self, pod: Pod) -> Bytes:
+        found = super().refusals(pod)
+        kept = {row: held for row, held in self._nominated.before(pod).items() if found[row] == 0}
+        if kept:
+            self._yield(pod, kept, found)
+        return found
+
+    def batch(self, pod: Pod) -> Batch:
+        """A pod that is nominated itself goes to that node if it can, whatever the others are worth."""
+        row = self._nominated.row_of(pod)
+        if row == NONE or self._survey(pod, self._alone(pod, refusals := self.refusals(pod)))[row] != 0:
+            return super().batch(pod)
+        elsewhere = np.full(len(refusals), INACTIVE, dtype=np.uint8)
+        elsewhere[row] = 0
+        return self._alone(pod, elsewhere)
+
+    def _yield(self, pod: Pod, kept: dict[int, list[Promise]], found: Bytes) -> None:
+        """Note what refuses the pod once those are there to whom it must yield."""
+        idle = not self._has_affinity(pod)
+        batch = self._alone(pod, found)  # made before anybody is booked: quotas count who is there
+        with self._nominated.booked(one for held in kept.values() for one in held):
+            said = self._survey(pod, batch)
+            related = super().restricts(pod)
+        for row, held in kept.items():
+            found[row] = said[row]
+            if related and found[row] == 0:
+                with self._nominated.booked(held):
+                    found[row] = self._beside(pod, row, held, idle)
+
+    def _survey(self, pod: Pod, batch: Batch) -> Bytes:
+        """[row]: 0, or why the node cannot take the pod."""
+        ledger = self._ledger
+        ledger.make_room(1, len(batch.taken), 1)
+        state = ledger.state()
+        self._kernel(pod.profile).survey(state, batch)
+        said: Bytes = state.vectors.refused[FRESH, : len(ledger.nodes)].astype(np.uint8)
+        return said
+
+    def _beside(self, pod: Pod, row: int, held: list[Promise], idle: bool) -> int:
+        """What rules about other pods and volumes say of the row, with those in place who are nominated to it."""
+        code = int(self.relational.refusals(pod)[row]) if self.relational.concerns(pod) else 0
+        if idle and code == Reason.OTHERS_ANTI_AFFINITY:
+            code = 0
+        if code == 0 and any(self._is_crowded(pod, one, row, held) for one in pod.relations.spread if one.hard):
+            code = Reason.SPREAD
+        if code == 0 and self.volumes.concerns(pod):
+            code = int(self.volumes.refusals(pod)[row])
+        return code
+
+    def _has_affinity(self, pod: Pod) -> bool:
+        """Whether kube-scheduler looks at affinity at all; if not (Skip), it does not for nominated pods either."""
+        if pod.relations.affinity or pod.relations.anti_affinity:
+            return True
+        self.neighbours.facts.refresh()
+        terms = self.neighbours.against.matching(pod, self.neighbours.labels_of(pod.namespace))
+        return any((self.neighbours.facts.domains(term.topology_key)[0][list(spots)] > 0).any() for term, spots in terms)
+
+    def _is_crowded(self, pod: Pod, constraint: SpreadConstraint, row: int, held: list[Promise]) -> bool:
+        """A selector that matches everything counts nobody who is there, but everybody who is nominated.
+
+        An oddity of kube-scheduler's (countPodsMatchSelector, updateWithPod).
+        """
+        selector = constraint.selector
+        if selector is None or selector.labels or selector.expressions:
+            return False
+        facts = self.neighbours.facts
+        hard = [facts.domains(one.topology_key)[0] for one in pod.relations.spread if one.hard]
+        counted = np.logical_and.reduce([values > 0 for values in hard]) & included(facts, pod, constraint)
+        if not counted[row]:
+            return False
+        values, size = facts.domains(constraint.topology_key)
+        here = np.zeros(len(values), dtype=np.int64)
+        here[row] = sum(one.pod.namespace == pod.namespace for one in held)
+        matching = per_domain(values, size, here)
+        exists = np.bincount(values[counted], minlength=size) > 0
+        enough = int(np.count_nonzero(exists)) >= max(constraint.min_domains, 1)
+        least = int(matching[exists].min()) if enough else 0
+        return int(matching[values[row]]) + 1 - least > constraint.max_skew

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,10 +10,9 @@ from dovetail.engine.build import Kernel, Lens, builder
 from dovetail.engine.decisions import joined
 from dovetail.engine.intern import Interner
 from dovetail.engine.ledger import Ledger
-from dovetail.engine.nominated import Nominated
+from dovetail.engine.nominated import Nominated, RelatedAndNominated
 from dovetail.engine.outlook import Outlook
 from dovetail.engine.quota import Quotas
-from dovetail.engine.related import Related
 from dovetail.engine.requests import Requests, Signature
 from dovetail.engine.state import Batch
 from dovetail.engine.stream import Pods, Stream, pods_of
@@ -58,8 +57,8 @@ class Placer:
         self.quotas = Quotas(quotas, self.ledger)
         self.requests = Requests(self.ledger, self.quotas, arguments or {})
         self.outlook = Outlook(self.ledger)
-        self.related = Related(self.ledger, self.requests, self.kernel)
         self.nominated = Nominated(self.ledger)
+        self.related = RelatedAndNominated(self.ledger, self.requests, self.kernel, self.nominated)
         self._work = 0  # rows × pods so far
 
     def place(self, groups: Sequence[Group], at: float = 0.0) -> Sequence[Decision]:
@@ -77,16 +76,22 @@ class Placer:
     def _place_group(self, group: Group, at: float) -> Sequence[Decision]:
         """As `place`, of one group: the usual event is a lone pod with nothing special about it."""
         pods = group.pods
-        if len(pods) != 1 or len(self.nominated) or self._learns_from((group,)) or self._needs_care(group):
+        if len(pods) != 1 or self._learns(pods) or self._needs_care(group):
             return self.place((group,), at)
         self._maybe_compile(1)
         return (self._place_one(pods[0], at),)
 
     def _learns_from(self, groups: Sequence[Group]) -> bool:
+        if isinstance(groups, Stream):
+            return self._learns(groups.templates)
+        return self._learns(pod for group in groups for pod in group.pods)
+
+    def _learns(self, pods: Iterable[Pod]) -> bool:
         if not self.outlook.learning and not self.outlook.told:
-            pods = groups.templates if isinstance(groups, Stream) else [pod for group in groups for pod in group.pods]
-            if any(NODE_POLICIES[pod.profile.node].offer is not None for pod in pods):
-                self.outlook.start_learning()
+            for pod in pods:
+                if NODE_POLICIES[pod.profile.node].offer is not None:
+                    self.outlook.start_learning()
+                    break
         return self.outlook.learning
 
     def _learn(self, groups: Sequence[Group], start: int) -> int:
@@ -105,16 +110,6 @@ class Placer:
 
     def _place_all(self, groups: Sequence[Group], at: float) -> Sequence[Decision]:
         self._maybe_compile(len(groups))
-        if len(self.nominated):
-            return joined([self._place_past_nominated(group, at) for group in groups])
-        return self._place_each(groups, at)
-
-    def _place_past_nominated(self, group: Group, at: float) -> Sequence[Decision]:
-        """Nodes that others' preemptors wait for are theirs, except for pods that come before them."""
-        with self.nominated.aside(max(pod.priority for pod in group.pods)):
-            return self._place_each((group,), at)
-
-    def _place_each(self, groups: Sequence[Group], at: float) -> Sequence[Decision]:
         if isinstance(groups, Stream) and len(groups):
             plain = self._plain_signatures(groups)
             if plain is not None:

@@ -43,7 +43,7 @@ class Requests:
         self._styles: dict[Profile, Ints] = {}
         self._signatures: dict[tuple[int, ...], Signature] = {}
         self._profiles: dict[Profile, Profile] = {}  # equal profiles become one object
-        self._single: dict[Profile, Batch] = {}  # profile -> a batch of one pod, used again and again
+        self._single: dict[int, Batch] = {}  # id of a profile kept above -> a batch of one pod, used again and again
         for name in self.given:
             if name not in NODE_POLICIES:
                 raise ValueError(f"policyArguments.{name}: no such node policy; there is {', '.join(NODE_POLICIES)}")
@@ -131,7 +131,7 @@ class Requests:
 
     def batch_of_one(self, pod: Pod, signature: Signature) -> Batch:
         """The usual event, of a pod under no quota: the arrays of the last one, written over."""
-        profile, vendors = signature.profile, len(self._ledger.intern.vendors)
+        profile, vendors = id(signature.profile), len(self._ledger.intern.vendors)
         batch = self._single.get(profile)
         if batch is None or len(batch.taken) < signature.entries or len(batch.quota) < vendors:
             fresh = self.batch([pod], [signature], [(1, 1)])

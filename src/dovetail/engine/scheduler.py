@@ -208,7 +208,7 @@ class Scheduler(Placer):
             self._wait(rest)
         else:
             self.waiting.remove(group.name)
-        return [self._effect(pod, decision) for pod, decision in zip(group.pods, decisions, strict=True)]
+        return list(map(self._effect, group.pods, decisions))
 
     def _effect(self, pod: Pod, decision: Decision) -> Effect:
         if decision.node is None:

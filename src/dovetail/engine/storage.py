@@ -126,11 +126,12 @@ class Storage:
 
     def make_room(self, pods: int, entries: int, journal: int = 0) -> None:
         """Enough free slots for what the kernel may add in one call."""
-        if self.heads[FREE_PODS] < pods:
+        heads = self.heads
+        if heads.item(FREE_PODS) < pods:
             self._grow_pods(pods)
-        if self.heads[FREE_ENTRIES] < entries:
+        if heads.item(FREE_ENTRIES) < entries:
             self._grow_entries(entries)
-        lines = int(self.heads[JOURNAL_LENGTH]) + journal
+        lines = heads.item(JOURNAL_LENGTH) + journal
         if len(self.journal.line) < lines:
             self.journal = Journal(*(grown(array, 0, lines) for array in self.journal))
             self._state = None

@@ -1,9 +1,10 @@
-"""What happened (events, with their time) and what must be done about it (effects)."""
+"""What happened (events, with their time) and what must be done about it (effects): two per decision, hence msgspec."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from dovetail.model.decision import Decision
 from dovetail.model.node import Node
@@ -11,54 +12,47 @@ from dovetail.model.pod import Group, Pod, Quota, RunningPod
 from dovetail.model.volumes import VolumeChoice, VolumeFact
 
 
-@dataclass(frozen=True, slots=True)
-class GroupArrived:
+class GroupArrived(msgspec.Struct, frozen=True):
     """Pods wait to be placed together; a lone pod is a group of one."""
 
     at: float
     group: Group
 
 
-@dataclass(frozen=True, slots=True)
-class PodObserved:
+class PodObserved(msgspec.Struct, frozen=True):
     """A pod holds a node already, whoever placed it."""
 
     at: float
     running: RunningPod
 
 
-@dataclass(frozen=True, slots=True)
-class PodBound:
+class PodBound(msgspec.Struct, frozen=True):
     """Our placement became true: reserved turns into allocated."""
 
     at: float
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodGone:
+class PodGone(msgspec.Struct, frozen=True):
     """Deleted, finished, or its binding failed: whatever it held is free."""
 
     at: float
     uid: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeChanged:
+class NodeChanged(msgspec.Struct, frozen=True):
     """A node is new or different."""
 
     at: float
     node: Node
 
 
-@dataclass(frozen=True, slots=True)
-class NodeGone:
+class NodeGone(msgspec.Struct, frozen=True):
     at: float
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodNominated:
+class PodNominated(msgspec.Struct, frozen=True):
     """Another scheduler's pod was promised a node, which is being cleared for it. No node = no longer."""
 
     at: float
@@ -66,8 +60,7 @@ class PodNominated:
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceChanged:
+class NamespaceChanged(msgspec.Struct, frozen=True):
     """A namespace's labels, which pod affinity may select by; None = it is gone."""
 
     at: float
@@ -75,8 +68,7 @@ class NamespaceChanged:
     labels: Mapping[str, str] | None
 
 
-@dataclass(frozen=True, slots=True)
-class QuotaChanged:
+class QuotaChanged(msgspec.Struct, frozen=True):
     """A namespace's quota is new or different; None = it is gone."""
 
     at: float
@@ -85,8 +77,7 @@ class QuotaChanged:
     quota: Quota | None
 
 
-@dataclass(frozen=True, slots=True)
-class VolumesChanged:
+class VolumesChanged(msgspec.Struct, frozen=True):
     """Claims, volumes, storage classes or attach limits are new, different or gone."""
 
     at: float
@@ -94,8 +85,7 @@ class VolumesChanged:
     gone: tuple[VolumeFact, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TimePassed:
+class TimePassed(msgspec.Struct, frozen=True):
     """Reservations that expired by now are dropped."""
 
     at: float
@@ -116,8 +106,7 @@ Event = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(msgspec.Struct, frozen=True):
     """Make this placement true; first what it needs of volumes, if anything."""
 
     pod: Pod
@@ -125,16 +114,14 @@ class Bind:
     volumes: tuple[VolumeChoice, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Tell people that the pod stays pending, and why."""
 
     pod: Pod
     decision: Decision
 
 
-@dataclass(frozen=True, slots=True)
-class Warn:
+class Warn(msgspec.Struct, frozen=True):
     """Something is not as it should be, and nobody is stopped by it."""
 
     subject: str

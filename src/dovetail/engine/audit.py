@@ -39,7 +39,6 @@ from dovetail.policies.rows import (
     FLAGS,
     IN_USE,
     MIG_CARD,
-    MOST_MEMORY_FREE,
     QUARANTINED,
     SIZE,
     SLOTS,
@@ -83,10 +82,10 @@ def contradictions(ledger: Ledger) -> Iterator[str]:
         ("resources", used, rows.used),
         ("scored resources", scored, rows.scored),
         ("cards", held, rows.held),
-        ("sums over cards", held.sum(axis=1), rows.sums[:, IN_USE:MOST_MEMORY_FREE]),
+        ("sums over cards", held.sum(axis=1), rows.sums[:, IN_USE:]),
         ("what cards have left", free, rows.free),
         ("parts of cards left", left, rows.left),
-        ("what the emptiest cards have left", most, rows.sums[:, MOST_MEMORY_FREE:]),
+        ("what the emptiest cards have left", most, rows.gate[:, : most.shape[1]]),
         ("pods by size", hosts, rows.hosts),
         ("pods per owner", peers, rows.peers),
     ):
@@ -126,7 +125,7 @@ def _free(rows: Rows) -> tuple[Ints, Ints, Ints]:
     free[:, :, 0] = np.where(shared, np.minimum(free[:, :, 0], 999), free[:, :, 0])
     parts = np.where(held > 0, (size - held) * 1000 // np.maximum(size, 1), 1000)[:, :, [CARD_MEMORY, COMPUTE]]
     left = np.where(open_, np.maximum(parts.min(axis=2), 0), 0)
-    most = np.maximum(free.max(axis=1)[:, ::-1], 0)
+    most = np.where(rows.fact[:, CARDS, None] > 0, np.maximum(free.max(axis=1)[:, ::-1], 0), rows.gate[:, :2])
     return np.where(there[:, :, None], free, rows.free), np.where(there, left, rows.left), most
 
 

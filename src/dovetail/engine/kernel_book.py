@@ -46,10 +46,14 @@ from dovetail.policies.rows import (
     FREE_COMPUTE,
     FREE_MEMORY,
     IN_USE,
+    KIND_BITS,
+    KINDS_THERE,
     LAST_NEED,
     MIG_CARD,
     MOST_COMPUTE_FREE,
     MOST_MEMORY_FREE,
+    NO_CARDS,
+    NO_GATE,
     QUARANTINED,
     SIZE,
     SLOTS,
@@ -175,8 +179,12 @@ def note_most_free(rows: Rows, i: int) -> None:
     for d in range(rows.fact[i, CARDS]):
         memory = max(memory, rows.free[i, d, FREE_MEMORY])
         compute = max(compute, rows.free[i, d, FREE_COMPUTE])
-    rows.sums[i, MOST_MEMORY_FREE] = memory
-    rows.sums[i, MOST_COMPUTE_FREE] = compute
+    gate = rows.gate
+    if rows.fact[i, CARDS] > 0:
+        gate[i, MOST_MEMORY_FREE], gate[i, MOST_COMPUTE_FREE] = memory, compute
+        gate[i, KINDS_THERE] = rows.fact[i, KIND_BITS]
+    else:
+        gate[i, MOST_MEMORY_FREE], gate[i, MOST_COMPUTE_FREE], gate[i, KINDS_THERE] = NO_GATE, NO_GATE, NO_CARDS
 
 
 def note_all_cards(rows: Rows, i: int) -> None:

@@ -39,10 +39,11 @@ from dovetail.policies.rows import (
     COMPUTE,
     FIRST_ASK,
     INDEX,
-    KIND_BITS,
+    KINDS_THERE,
     LAST_ASK,
     MOST_COMPUTE_FREE,
     MOST_MEMORY_FREE,
+    NO_CARDS,
     NO_PERCENT,
     NUMA,
     NUMA_BIND,
@@ -319,12 +320,12 @@ def sieve_of(wants: Wants, mask: int, s: int) -> Sieve:
 
 def no_card_left(rows: Rows, i: int, sieve: Sieve) -> int:
     """One look at what the emptiest cards have left: refuses most rows without touching a card. 0 = perhaps."""
-    if sieve.compute > rows.sums[i, MOST_COMPUTE_FREE] or sieve.memory > rows.sums[i, MOST_MEMORY_FREE]:
-        if rows.fact[i, CARDS] > 0:
-            return _COMPUTE if sieve.compute > rows.sums[i, MOST_COMPUTE_FREE] else _MEMORY
-    elif rows.fact[i, KIND_BITS] & sieve.kinds == 0 and rows.fact[i, CARDS] > 0:
-        return _TYPE
-    return 0
+    gate = rows.gate
+    if sieve.compute > gate[i, MOST_COMPUTE_FREE]:
+        return _COMPUTE
+    if sieve.memory > gate[i, MOST_MEMORY_FREE]:
+        return _MEMORY
+    return _TYPE if gate[i, KINDS_THERE] & sieve.kinds == 0 and gate[i, KINDS_THERE] != NO_CARDS else 0
 
 
 def node_refusal(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: Ints, draw: int, work: Scratch) -> int:

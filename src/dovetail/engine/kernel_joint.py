@@ -116,7 +116,8 @@ def look_jointly(state: State, batch: Batch, k: int, sieve: Sieve, u: int, v: in
     if code == 0:
         code, points = appraise(state, batch, k, sieve, i, state.vectors.score[u, i])
     refuse(state.vectors, v, i, code)
-    state.vectors.score[v, i] = points
+    if code == 0:  # nobody looks at the score of a row that is refused
+        state.vectors.score[v, i] = points
     return points
 
 

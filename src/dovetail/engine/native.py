@@ -101,7 +101,7 @@ TABLES: dict[Any, Table] = {}
 AXES: tuple[tuple[Any, str], ...] = (  # how many dimensions each array has
     (
         Rows,
-        "cap 2 used 2 scored 2 card 3 held 3 sums 2 free 3 left 2 hosts 2 fact 2 rank 1 link 3 peers 2"
+        "cap 2 used 2 scored 2 card 3 held 3 sums 2 gate 2 free 3 left 2 hosts 2 fact 2 rank 1 link 3 peers 2"
         " enforced 1 outlook 1",
     ),
     (Wants, "need 2 scored 2 shape 2 ask 2 rule 2 kind_ok 2 uuids 1"),

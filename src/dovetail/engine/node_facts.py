@@ -79,15 +79,22 @@ class NodeFacts:
         self._nodes[row] = new
         self._log.append(row)
         if old is not None:
-            self.avoided -= Counter(taint for taint in old.taints if taint.effect == PREFER)
+            self._avoid(old, -1)
             for name in old.images:
                 self.images[name].rows.discard(row)
                 if not self.images[name].rows:
                     del self.images[name]
         if new is not None:
-            self.avoided += Counter(taint for taint in new.taints if taint.effect == PREFER)
+            self._avoid(new, 1)
             for name, size in new.images.items():
                 self.images.setdefault(name, Image(size)).rows.add(row)
+
+    def _avoid(self, node: Node, nodes: int) -> None:
+        for taint in node.taints:
+            if taint.effect == PREFER:
+                self.avoided[taint] += nodes
+                if not self.avoided[taint]:
+                    del self.avoided[taint]
 
     def of(self, key: Hashable, fact: Callable[[Node], int], dtype: type) -> npt.NDArray[Any]:
         """What `fact` says of every node that is there, 0 of the others. Equal keys mean equal facts."""

@@ -174,7 +174,8 @@ class Placer:
         return self._decide(stream.pods(), batch, signatures[0].profile, lone, at)
 
     def _decide(self, pods: Pods, batch: Batch, profile: Profile, lone: bool, at: float) -> Sequence[Decision]:
-        self.ledger.make_room(len(pods.uids), len(batch.taken), len(pods.uids))
+        journal = 0 if self._takes_lone(lone) else len(pods.uids)
+        self.ledger.make_room(len(pods.uids), len(batch.taken), journal)
         self._place(profile, lone, batch)
         return self.ledger.adopt(pods, batch, at + HOLD_SECONDS)
 
@@ -188,8 +189,12 @@ class Placer:
 
     def _place(self, profile: Profile, lone: bool, batch: Batch) -> None:
         kernel = self.kernel(profile)
-        place = kernel.place_lone if lone and not self.ledger.in_transaction else kernel.place_groups
+        place = kernel.place_lone if self._takes_lone(lone) else kernel.place_groups
         place(self.ledger.state(), batch)
+
+    def _takes_lone(self, lone: bool) -> bool:
+        """Whether the smaller kernel can place them, which keeps no journal."""
+        return lone and not self.ledger.in_transaction
 
     def _plain_signatures(self, stream: Stream) -> list[Signature] | None:
         """The templates' requests, where a single call of the kernel can place the stream."""

@@ -28,7 +28,7 @@ from dovetail.engine.state import (
     State,
 )
 from dovetail.engine.vectors import VectorRoom
-from dovetail.policies.rows import CARD_FIELDS, FACTS, SIZES, SUMS, Ints, Rows
+from dovetail.policies.rows import CARD_FIELDS, FACTS, GATES, SIZES, SUMS, Ints, Rows
 
 PER_NODE = tuple(
     field for field in Rows._fields if field not in ("peers", "enforced", "outlook")
@@ -52,6 +52,7 @@ class Storage:
             card=zeros(4, 1, CARD_FIELDS),
             held=zeros(4, 1, 3),
             sums=zeros(4, SUMS),
+            gate=zeros(4, GATES),
             free=zeros(4, 1, 2),
             left=zeros(4, 1),
             hosts=zeros(4, SIZES),

@@ -19,11 +19,16 @@ Bytes = npt.NDArray[np.uint8]
 # Columns of `cap`, `used` and `need`; extended resources follow.
 CPU, MEMORY, STORAGE, PODS = 0, 1, 2, 3
 
-# Last axis of `held`, and of `sums`: capacity first, use at +3, then the most that any one card has left.
+# Last axis of `held`, and of `sums`: capacity first, use at +3.
 SLOTS, CARD_MEMORY, COMPUTE = 0, 1, 2
 IN_USE = 3
-MOST_MEMORY_FREE, MOST_COMPUTE_FREE = 6, 7
-SUMS = 8  # one cache line
+SUMS = 6
+
+# Last axis of `gate`: what the emptiest cards have left, and the kinds of card as in `fact`. A node without cards has
+# nothing to refuse with. Few words, so that thousands of rows are looked at in the nearest cache.
+MOST_MEMORY_FREE, MOST_COMPUTE_FREE, KINDS_THERE = 0, 1, 2
+GATES = 4
+NO_GATE, NO_CARDS = 2**62, -1  # no limit; no kinds
 
 # Last axis of `card`; the first three are SLOTS, CARD_MEMORY, COMPUTE: the card's size.
 VENDOR, KIND, UUID, NUMA, INDEX, FLAGS = 3, 4, 5, 6, 7, 8
@@ -70,7 +75,8 @@ class Rows(NamedTuple):
     scored: Ints  # [node, 2]: cpu and memory in use with Kubernetes' defaults for containers that ask for nothing
     card: Ints  # [node, card, CARD_FIELDS]
     held: Ints  # [node, card, 3]: slots, memory, compute in use
-    sums: Ints  # [node, SUMS]: over its cards, capacity and use, and what the emptiest has left
+    sums: Ints  # [node, SUMS]: over its cards, capacity and use
+    gate: Ints  # [node, GATES]: refuses most requests without a look at any card
     free: Ints  # [node, card, 2]: compute and memory left; UNUSABLE where the card takes nobody
     left: Ints  # [node, card]: the smaller of the two, in milli of the card
     hosts: Ints  # [node, SIZES]: pods there, by size

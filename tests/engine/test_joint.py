@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -128,7 +129,7 @@ def twins(nodes: tuple[Node, ...]) -> list[Node]:
         replace(
             one,
             name=f"{one.name}{letter}",
-            devices=tuple(replace(device, uuid=f"{device.uuid}{letter}") for device in one.devices),
+            devices=tuple(msgspec.structs.replace(device, uuid=f"{device.uuid}{letter}") for device in one.devices),
             labels={**one.labels, "kubernetes.io/hostname": f"{one.name}{letter}"},
         )
         for one in nodes

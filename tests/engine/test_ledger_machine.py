@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from random import Random
 
+import msgspec
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -118,7 +119,8 @@ class OrderlyWorld(RuleBasedStateMachine):
         name = chance.choice(sorted(self.nodes))
         node = self.nodes[name]
         devices = tuple(
-            replace(device, healthy=chance.random() < 0.8, cordoned=chance.random() < 0.2) for device in node.devices
+            msgspec.structs.replace(device, healthy=chance.random() < 0.8, cordoned=chance.random() < 0.2)
+            for device in node.devices
         )
         self.nodes[name] = replace(
             node,

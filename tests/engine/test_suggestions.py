@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 
@@ -78,7 +79,8 @@ def follow(scheduler: Scheduler, world: World, waiting: Group, wanted: Pod, advi
 
 
 def new_machine(like: Node) -> Node:
-    devices = tuple(replace(d, uuid=f"new/{n}", healthy=True, cordoned=False) for n, d in enumerate(like.devices))
+    sound = {"healthy": True, "cordoned": False}
+    devices = tuple(msgspec.structs.replace(d, uuid=f"new/{n}", **sound) for n, d in enumerate(like.devices))
     labels = {key: "zz-new" if value == like.name else value for key, value in like.labels.items()}
     return replace(like, name="zz-new", devices=devices, labels=labels, unschedulable=False)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import msgspec
 from click.testing import CliRunner
 
 from dovetail.cli.main import cli
@@ -68,7 +69,9 @@ def scene(*nodes: Node, uses: Sequence[Use] = (), model: str = WORD, quotas: Seq
 
 
 def with_model(node: Node, model: str) -> Node:
-    return replace(node, devices=tuple(replace(d, model=model) if d.model == WORD else d for d in node.devices))
+    return replace(
+        node, devices=tuple(msgspec.structs.replace(d, model=model) if d.model == WORD else d for d in node.devices)
+    )
 
 
 def started(given: Scene) -> Scheduler:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,13 +18,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Empty, Queue
 from typing import Any
 
-from tests.live.oracle_cases import CLAIMS, FINALIZER, HEAVY, SPACES, ZONE
+from tests.live.oracle_cases import CLAIMS, FINALIZER, HEAVY, RANKS, SPACES, ZONE
 from tools.controlplane.client import ApiError, Client, Object, path_of
 from tools.controlplane.objects import condition
 from tools.controlplane.plane import ControlPlane
 
 SECONDS = 30.0  # longer than anything takes here
 BOUND = {"pv.kubernetes.io/bind-completed": "yes", "pv.kubernetes.io/bound-by-controller": "yes"}
+GATED = "SchedulingGated"  # what the API server says of a pod with a gate
+FIRST = "first"  # the highest priority
+PLUG = "plug"  # a pod that keeps the scheduler busy
+OWN_GATE = {"name": "example.com/nominated"}
 NO_SCORE = ("NodeResourcesFit", "NodeResourcesBalancedAllocation")
 
 
@@ -43,7 +48,7 @@ def configuration(port: int) -> Object:
                 "filterVerb": "filter",
                 "nodeCacheCapable": True,
                 "weight": 1,
-                "httpTimeout": "20s",
+                "httpTimeout": "40s",
             }
         ],
     }
@@ -64,11 +69,18 @@ class Ear:
 
     heard: dict[str, frozenset[str]] = field(default_factory=dict)  # uid -> nodes
     answered: dict[str, Queue[frozenset[str]]] = field(default_factory=dict)  # probes
-    welcome: set[str] = field(default_factory=set)  # uids of pods whose turn it is
+    order: list[str] = field(default_factory=list)  # names of pods, in turn
+    busy: threading.Event = field(default_factory=threading.Event)  # kube-scheduler waits for an answer
+    go_on: threading.Event = field(default_factory=threading.Event)  # until this is set
 
     def filter(self, arguments: Object) -> Object:
         uid, names = arguments["Pod"]["metadata"]["uid"], frozenset(arguments["NodeNames"] or ())
-        if arguments["Pod"]["metadata"]["name"].startswith("probe"):
+        self.order.append(arguments["Pod"]["metadata"]["name"])
+        if self.order[-1] == PLUG:
+            self.busy.set()
+            self.go_on.wait(SECONDS)
+            return {"NodeNames": []}
+        if self.order[-1].startswith("probe"):
             self.answered.setdefault(uid, Queue()).put(names)
             return {"NodeNames": []}
         self.heard[uid] = names
@@ -110,6 +122,7 @@ class Oracle:
         self.api, self.ear = api, ear
         self.facts: list[Object] = []  # claims and volumes, the same for all cases
         self._settled: dict[str, Queue[Object]] = {}  # uid -> what the watch saw of it once it was decided
+        self._released: set[str] = set()  # uids of pods whose gate was taken away
         self._probes = 0
         self._stop = threading.Event()
 
@@ -121,6 +134,9 @@ class Oracle:
         overhead = {"podFixed": {"cpu": "700m", "memory": "512Mi"}}
         heavy = {"metadata": {"name": HEAVY}, "handler": "heavy", "overhead": overhead}
         self.api.ask("POST", "/apis/node.k8s.io/v1/runtimeclasses", heavy)
+        for name, value in {**RANKS, FIRST: 1_000_000}.items():
+            rank = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+            self.api.create({**rank, "value": value})
         for claim, zones in CLAIMS.items():
             self.facts += [self.api.create(item) for item in _bound(claim, zones)]
 
@@ -189,16 +205,55 @@ class Oracle:
             assert made["metadata"]["deletionTimestamp"]
         return made
 
+    @contextmanager
+    def held_up(self) -> Iterator[None]:
+        """The scheduler judges nobody until all pods that are created meanwhile are in its queue."""
+        plug = self.api.create(_probe(PLUG))
+        assert self.ear.busy.wait(SECONDS)
+        yield
+        first = _probe("probe-first")
+        first["spec"]["priorityClassName"] = FIRST
+        first = self.api.create(first)
+        time.sleep(1.0)  # it is on its way; the assertion below says whether that was long enough
+        turn = len(self.ear.order)
+        self.ear.go_on.set()
+        self.ear.answered.setdefault(first["metadata"]["uid"], Queue()).get(timeout=SECONDS)
+        assert self.ear.order[turn] == "probe-first", f"{self.ear.order[turn]} came before all were there"
+        self._drop(plug)
+        self._drop(first)
+
     def create(self, pod: Object) -> Object:
         return self.api.create(pod)
+
+    def nominate(self, pod: Object, node: str) -> None:
+        """Keep the node for a pod that waits; "" = no longer. Who was told before a pod came is known at its turn."""
+        meta = pod["metadata"]
+        said = {"status": {"nominatedNodeName": node or None}}
+        self.api.patch("Pod", meta["name"], said, meta["namespace"], part="status")
+
+    def create_nominated(self, pod: Object, node: str) -> Object:
+        """A pod that has a node kept for itself when its turn comes: a gate holds it back until that is known."""
+        gates = pod["spec"].get("schedulingGates", [])
+        made = self.api.create({**pod, "spec": {**pod["spec"], "schedulingGates": [*gates, OWN_GATE]}})
+        self.nominate(made, node)
+        if not gates:
+            self._released.add(made["metadata"]["uid"])
+        return self._patch(made, {"spec": {"schedulingGates": gates or None}})
+
+    def _patch(self, pod: Object, change: Object) -> Object:
+        return self.api.patch("Pod", pod["metadata"]["name"], change, pod["metadata"]["namespace"])
 
     def outcome(self, pod: Object) -> tuple[Outcome, Object]:
         """What the scheduler makes of a pod that was just created. One that it cannot place is deleted."""
         uid = pod["metadata"]["uid"]
-        seen = self._settled.setdefault(uid, Queue()).get(timeout=SECONDS)
+        reason = GATED
+        while reason == GATED:
+            seen = self._settled.setdefault(uid, Queue()).get(timeout=SECONDS)
+            node = seen["spec"].get("nodeName")
+            reason = "" if node else (condition(seen, "PodScheduled") or {}).get("reason", "")
+            if uid not in self._released:
+                break
         del self._settled[uid]
-        node = seen["spec"].get("nodeName")
-        reason = "" if node else (condition(seen, "PodScheduled") or {}).get("reason", "")
         if not node:
             self._drop(seen)
         return Outcome(node, self.ear.heard.pop(uid, frozenset()), reason), seen
@@ -206,9 +261,8 @@ class Oracle:
     def clear(self, pods: list[Object]) -> None:
         """Nobody stays: what a finalizer holds, too."""
         for pod in pods:
-            name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
             if FINALIZER in pod["metadata"].get("finalizers", ()):
-                self.api.patch("Pod", name, {"metadata": {"finalizers": None}}, namespace)
+                self._patch(pod, {"metadata": {"finalizers": None}})
         for namespace in {pod["metadata"]["namespace"] for pod in pods}:
             self.api.ask("DELETE", path_of("Pod", namespace=namespace), gracePeriodSeconds=0)
         for pod in pods:

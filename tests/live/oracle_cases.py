@@ -19,6 +19,9 @@ SPACES = {"blue": {"team": "b", "env": "prod"}, "green": {"team": "g"}, "bare": 
 DONGLE = "example.com/dongle"
 HEAVY = "heavy"  # a RuntimeClass with overhead
 FINALIZER = "example.com/wait"
+GATE = {"name": "example.com/wait"}
+BETWEEN_PODS = ("anti-affinity", "ports", "spread", "volumes", "resources")
+RANKS = {"low": 10, "mid": 100, "high": 1000}  # PriorityClasses; who has none has 0
 MIB = 2**20
 IMAGES = {"app/small:1": 40 * MIB, "app/large:1": 700 * MIB, "app/huge:latest": 2500 * MIB}
 # claim of namespace blue -> zones of the volume it is bound to; those of zone "label" are told by the volume's label
@@ -35,11 +38,16 @@ class Case:
     resized: dict[str, Object] = field(default_factory=dict)  # name of a running pod -> its status
     leaving: list[str] = field(default_factory=list)  # running pods to be deleted that stay for a finalizer
     leaves_early: float = 0.0  # how likely one of the pods is gone before the next comes
+    nominated: list[tuple[Object, str]] = field(default_factory=list)  # pods that wait, and the node kept for each
+    own: dict[str, str] = field(default_factory=dict)  # name of one of `pods` that is nominated itself -> its node
+    renominated: float = 0.0  # how likely one of these gets another node, or none, before the next pod comes
 
 
 def case(seed: int) -> Case:
     chance = Random(seed)
     themes = tuple(chance.sample(sorted(THEMES), chance.choice((1, 2, 2, 3, 4))))
+    if chance.random() < 0.35:  # a rule that meets all the others, above all those about other pods
+        themes = tuple(dict.fromkeys((*themes, "nominated", chance.choice(("affinity", "affinity", *BETWEEN_PODS)))))
     names = [f"c{seed}-n{number}" for number in range(chance.randint(3, 7))]
     made = Case(seed, themes, [_node(chance, name, themes) for name in names], [], [])
     for number in range(chance.randint(2, 8) if "spread" in themes else chance.randint(0, 5)):
@@ -55,6 +63,10 @@ def case(seed: int) -> Case:
             made.leaving.append(name)
     made.pods = [_pod(chance, f"c{seed}-p{number}", themes, names) for number in range(chance.randint(3, 6))]
     made.leaves_early = 0.3
+    if "nominated" in themes:
+        made.nominated = [_nominated(chance, f"c{seed}-w{n}", themes, names) for n in range(chance.randint(1, 4))]
+        made.own = {pod["metadata"]["name"]: chance.choice(names) for pod in made.pods if chance.random() < 0.2}
+        made.renominated = 0.3
     return made
 
 
@@ -70,6 +82,7 @@ def _node(chance: Random, name: str, themes: tuple[str, ...]) -> Object:
     if chance.random() < 0.04:
         del labels[HOST]
     tight = "resources" in themes or "resize" in themes or "whole-pod" in themes or "overhead" in themes
+    tight = tight or "nominated" in themes
     has = {"cpu": chance.choice(("2", "3", "4")) if tight else "64", "memory": "8Gi", "pods": "110"}
     has["ephemeral-storage"] = "4Gi"
     if tight and chance.random() < 0.5:
@@ -111,6 +124,13 @@ def _pod(chance: Random, name: str, themes: tuple[str, ...], nodes: list[str]) -
         if chance.random() < 0.75:
             THEMES[theme](chance, spec, meta, nodes)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def _nominated(chance: Random, name: str, themes: tuple[str, ...], nodes: list[str]) -> tuple[Object, str]:
+    """A gate keeps it waiting, whatever happens; kube-scheduler holds the node for it all the same."""
+    pod = _pod(chance, name, themes, nodes)
+    pod["spec"]["schedulingGates"] = [GATE]
+    return pod, chance.choice(nodes) if chance.random() < 0.95 else "gone"
 
 
 def _selector(chance: Random) -> Object | None:
@@ -330,13 +350,18 @@ def _images(chance: Random, spec: Object, _meta: Object, _nodes: list[str]) -> N
 
 def _gates(chance: Random, spec: Object, _meta: Object, _nodes: list[str]) -> None:
     if chance.random() < 0.4:
-        spec["schedulingGates"] = [{"name": "example.com/wait"}]
+        spec["schedulingGates"] = [GATE]
 
 
 def _volumes(chance: Random, spec: Object, meta: Object, _nodes: list[str]) -> None:
     meta["namespace"] = "blue"
     claim = chance.choice((*CLAIMS, *CLAIMS, "missing"))
     spec["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+
+
+def _ranks(chance: Random, spec: Object, _meta: Object, _nodes: list[str]) -> None:
+    spec["priorityClassName"] = chance.choice(sorted(RANKS))
+    spec["containers"][0].setdefault("resources", {"requests": {"cpu": chance.choice(("500m", "1", "1500m"))}})
 
 
 def _nothing(_chance: Random, _spec: Object, _meta: Object, _nodes: list[str]) -> None:
@@ -365,4 +390,5 @@ THEMES: dict[str, Callable[[Random, Object, Object, list[str]], None]] = {
     "preferred-pods": _likes,
     "soft-spread": _soft_spread,
     "images": _images,
+    "nominated": _ranks,
 }

@@ -23,12 +23,19 @@ from dovetail.kube.requests import Template, pod_from
 from dovetail.kube.settings import Settings
 from dovetail.kube.volume_objects import VOLUME_KINDS
 from dovetail.kube.volumes import volume_fact
-from dovetail.model.events import NamespaceChanged, NodeChanged, PodGone, PodObserved, VolumesChanged
+from dovetail.model.events import (
+    NamespaceChanged,
+    NodeChanged,
+    PodGone,
+    PodNominated,
+    PodObserved,
+    VolumesChanged,
+)
 from dovetail.model.pod import Group, Pod, PreferenceWeights, RunningPod
 from dovetail.model.reason import Reason, name
 from dovetail.model.rules import Requirement
 from tests.live.oracle import Oracle, Outcome, oracle
-from tests.live.oracle_cases import THEMES, Case, Object, case
+from tests.live.oracle_cases import RANKS, THEMES, Case, Object, case
 from tools.controlplane.client import Client
 from tools.controlplane.plane import ControlPlane
 
@@ -61,6 +68,8 @@ RULES = {
 PARTS = {
     part: replace(PreferenceWeights(0, 0, 0, 0, 0), **{part: 1}) for part in PreferenceWeights.__dataclass_fields__
 }
+# What a pod finds on a node that another is nominated to; and whether one that is nominated itself gets its node.
+NOMINATED = ("kept for it", "room for both", "outranked", "needed there", "own taken", "own not")
 
 
 class Mirror:
@@ -93,6 +102,15 @@ class Mirror:
         running = RunningPod(replace(self.read(item), refusal=None), item["spec"]["nodeName"], ())
         self.scheduler.handle(PodObserved(0.0, running))
 
+    def nominate(self, item: Object, node: str) -> None:
+        self.scheduler.handle(PodNominated(0.0, self.read(item), node))
+
+    def reason_beside(self, pod: Pod, node: str) -> Reason:
+        """What the node would say if those who are nominated to it, and come before the pod, were there already."""
+        nominated = self.scheduler.nominated
+        with nominated.booked(nominated.before(pod).get(self.scheduler.ledger.row_of[node], ())):
+            return self.reasons(pod)[node]
+
     def drop_pod(self, item: Object) -> None:
         self.scheduler.handle(PodGone(0.0, item["metadata"]["uid"]))
 
@@ -122,6 +140,8 @@ class Tally:
     decided: Counter[str] = field(default_factory=Counter)  # a preference told feasible nodes apart
     unmoved: Counter[str] = field(default_factory=Counter)
     themes: Counter[tuple[str, bool]] = field(default_factory=Counter)  # (theme, feasible) -> nodes
+    nominated: Counter[str] = field(default_factory=Counter)
+    kept: Counter[Reason] = field(default_factory=Counter)  # why a node that is kept for another is not to be had
     chosen: int = 0  # choices among several nodes of different worth
     wrong: list[str] = field(default_factory=list)
 
@@ -138,6 +158,9 @@ class Tally:
         lines = [f"{self.steps} pods placed, {self.chosen} choices between nodes of different worth"]
         lines += [f"  {name(rule):32} no {self.refused[rule]:6}  yes {self.allowed[rule]:6}" for rule in RULES]
         lines += [f"  theme {t:26} no {self.themes[t, False]:6}  yes {self.themes[t, True]:6}" for t in sorted(THEMES)]
+        said = ", ".join(f"{what} {self.nominated[what]}" for what in NOMINATED)
+        kept = ", ".join(f"{name(reason)} {number}" for reason, number in self.kept.most_common())
+        lines += [f"  nominated nodes: {said}", f"  kept for others by {kept}"]
         lines += [f"  {part:32} tells apart {self.decided[part]:6}  does not {self.unmoved[part]:6}" for part in PARTS]
         return "\n".join(lines)
 
@@ -149,6 +172,7 @@ class Trial:
         self.kube, self.case, self.tally = kube, given, tally
         self.ours = Mirror(kube.facts, namespaces)
         self.there: list[Object] = []
+        self.nominated: dict[str, tuple[Object, str]] = {}  # name -> pod, node
 
     def run(self) -> None:
         for node in self.kube.put_nodes(self.case.nodes):
@@ -158,6 +182,10 @@ class Trial:
             made = self.kube.put_running(pod, self.case.resized.get(key), key in self.case.leaving)
             self.ours.put_pod(made)
             self.there.append(made)
+        for pod, node in self.case.nominated:
+            made = self.kube.create(pod)
+            self.there.append(made)
+            self.nominate(made, node)
         chance = Random(self.case.seed)
         placed: list[Object] = []
         for pod in self.case.pods:
@@ -167,23 +195,57 @@ class Trial:
                 gone = placed.pop(chance.randrange(len(placed)))
                 self.kube.remove(gone)
                 self.ours.drop_pod(gone)
+            if self.nominated and chance.random() < self.case.renominated:
+                pod, _ = self.nominated[chance.choice(sorted(self.nominated))]
+                self.nominate(pod, chance.choice(["", *(node["metadata"]["name"] for node in self.case.nodes)]))
         self.kube.clear(self.there + placed)
 
+    def nominate(self, pod: Object, node: str) -> None:
+        self.kube.nominate(pod, node)
+        self.ours.nominate(pod, node)
+        self.nominated[pod["metadata"]["name"]] = (pod, node)
+
     def step(self, given: Object) -> Object | None:
-        made = self.kube.create(given)
+        own = self.case.own.get(given["metadata"]["name"], "")
+        made = self.kube.create_nominated(given, own) if own else self.kube.create(given)
+        if own:
+            self.ours.nominate(made, own)
         pod = self.ours.read(made)
         reasons = self.ours.reasons(pod)
         theirs, seen = self.kube.outcome(made)
         self.tally.count(pod, reasons, self.case.themes)
+        if self.nominated:
+            self.count_nominated(pod, reasons, self.tally.nominated)
         feasible = frozenset(node for node, reason in reasons.items() if reason is Reason.OK)
+        if own:
+            self.tally.nominated["own taken" if own in feasible else "own not"] += 1
+            feasible = frozenset({own}) if own in feasible else feasible  # asked first, and then nobody else is
         if feasible != theirs.feasible:
             self.blame(made, f"feasible: ours {reasons}, theirs {sorted(theirs.feasible)} ({theirs.reason})")
         elif theirs.node is not None:
             self.compare_choice(made, pod, theirs)
         if theirs.node is None:
+            self.ours.drop_pod(made)
             return None
         self.ours.put_pod(seen)
         return seen
+
+    def count_nominated(self, pod: Pod, reasons: dict[str, Reason], count: Counter[str]) -> None:
+        """By node: what it says; what it would say were nobody nominated; or were all, whatever their priority."""
+        alone = self.ours.reasons(replace(pod, priority=max(RANKS.values()) + 1))
+        against_all = self.ours.reasons(replace(pod, priority=-1))
+        held = {node for other, node in self.nominated.values() if other["spec"]["priority"] >= pod.priority}
+        for node in reasons.keys() & {node for _, node in self.nominated.values()}:
+            fits = reasons[node] is Reason.OK
+            if alone[node] is Reason.OK and not fits:
+                count["kept for it"] += 1
+                self.tally.kept[reasons[node]] += 1
+            elif fits and against_all[node] is not Reason.OK:
+                count["outranked"] += 1
+            elif fits and node in held:
+                count["room for both"] += 1
+            elif alone[node] is Reason.POD_AFFINITY and self.ours.reason_beside(pod, node) is Reason.OK:
+                count["needed there"] += 1
 
     def compare_choice(self, made: Object, pod: Pod, theirs: Outcome) -> None:
         points = self.ours.points(pod, theirs.feasible, PreferenceWeights())
@@ -216,6 +278,7 @@ def test_feasible_nodes_and_choices_are_kube_schedulers(
     if CASES >= 500:
         assert all(tally.refused[rule] and tally.allowed[rule] for rule in RULES)
         assert all(tally.themes[theme, fits] for theme in THEMES for fits in (True, False))
+        assert all(tally.nominated[what] for what in NOMINATED)
         assert all(tally.decided[part] and tally.unmoved[part] for part in PARTS)
 
 

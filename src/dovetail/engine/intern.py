@@ -39,6 +39,24 @@ LARGEST = 2**50
 TOO_MUCH = LARGEST + 1  # a request beyond every capacity
 NOBODY = -1
 MOST_HARDWARE = 256  # kinds of node that are told apart
+MOST_REMEMBERED = 200_000  # requests known by their template
+
+
+def template_key(pod: Pod) -> tuple[int, ...]:
+    """Replicas share the objects of their template, so their ids are the quickest key there is to what they ask for.
+    Whoever keeps the key keeps the objects, too (`template_parts`), so that the ids stay theirs."""
+    return (
+        id(pod.resources),
+        id(pod.containers),
+        id(pod.device_rules),
+        id(pod.profile),
+        pod.scored_cpu_milli,
+        pod.scored_memory,
+    )
+
+
+def template_parts(pod: Pod) -> tuple[object, ...]:
+    return (pod.resources, pod.containers, pod.device_rules, pod.profile)
 
 
 class Names:
@@ -85,6 +103,7 @@ class Interner:
         self._hardware = Names()
         self._rules = Names()
         self._shapes = Names()
+        self._known: dict[tuple[Any, ...], tuple[int, object]] = {}  # template and owner -> shape, what must stay alive
         self._uuid_count = self._ask_count = 0
         self.wants = Wants(
             need=np.zeros((8, 8), dtype=np.int64),
@@ -119,6 +138,15 @@ class Interner:
 
     def shape(self, pod: Pod, owner: int) -> int:
         """The shape of a pod's request. `owner` is its line in `peers`, or NOBODY where the policy does not care."""
+        template = (template_key(pod), owner)
+        known = self._known.get(template)
+        if known is None:
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known.clear()
+            known = self._known[template] = (self._shape(pod, owner), template_parts(pod))
+        return known[0]
+
+    def _shape(self, pod: Pod, owner: int) -> int:
         need = {self.columns(name): _request(amount) for name, amount in pod.resources.items()}
         need[PODS] = need.get(PODS, 0) + (1 if PODS_NAME not in pod.resources else 0)
         asks = tuple(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from dovetail.engine.decisions import Names
@@ -17,25 +17,17 @@ from dovetail.model.pod import ANY_NODE
 from dovetail.model.rules import NodeRules
 from dovetail.policies.rows import (
     ACTIVE,
-    CARD_MEMORY,
     CARDS,
-    COMPUTE,
     CORDONED,
-    FLAGS,
     HARDWARE,
-    INDEX,
-    KIND,
     KIND_BITS,
     MIG_CARD,
     MIG_NODE,
     NODE_FLAGS,
-    NUMA,
     QUARANTINED,
-    SLOTS,
     STOCK,
     UNHEALTHY,
     UUID,
-    VENDOR,
     Bytes,
 )
 
@@ -75,8 +67,7 @@ class NodeRows:
         self.nodes[row] = node
         self._storage.fit_cards(len(node.devices) + len(missing))
         self._write_capacity(row, node, active)
-        for n, device in enumerate(self.devices(row)):
-            self._write_card(row, n, device)
+        self._write_cards(row, 0)
         for rules, mask in self._masks.items():
             self._storage.masks[mask, row] = rules.refusal(node) if active else INACTIVE
         self._own_names()[row] = (node.name, tuple(device.uuid for device in self.devices(row)))
@@ -88,8 +79,7 @@ class NodeRows:
         self._ghosts[row] = self._ghosts.get(row, ()) + tuple(_ghost(None, uuid) for uuid in uuids)
         devices = self.devices(row)
         self._storage.fit_cards(len(devices))
-        for n in range(first, len(devices)):
-            self._write_card(row, n, devices[n])
+        self._write_cards(row, first)
         self._storage.rows.fact[row, CARDS] = len(devices)
         self._own_names()[row] = (self.nodes[row].name, tuple(device.uuid for device in devices))
 
@@ -153,22 +143,37 @@ class NodeRows:
                 if x != y and x < len(node.devices) and y < len(node.devices):
                     rows.link[row, x, y] = max(0, min(score, HIGHEST_LINK))
 
-    def _write_card(self, row: int, n: int, device: Device) -> None:
-        rows, kind = self._storage.rows, self._intern.kind(device)
-        card = rows.card[row, n]
-        card[SLOTS], card[CARD_MEMORY] = capacity(device.slots), capacity(device.memory_mib)
-        card[COMPUTE] = capacity(device.compute_milli)
-        card[VENDOR], card[KIND] = self._intern.vendors(device.vendor), kind
-        card[UUID], card[NUMA], card[INDEX] = self._intern.uuids(device.uuid), device.numa, device.index
-        card[FLAGS] = (
+    def _write_cards(self, row: int, first: int) -> None:
+        """Those from column `first` on."""
+        cards, bits, sums = [], 0, [0, 0, 0]
+        for device in self.devices(row)[first:]:
+            kind = self._intern.kind(device)
+            bits |= kind_bit(kind)
+            cards.append(self._card(device, kind))
+            if not device.quarantined:
+                sums = [total + amount for total, amount in zip(sums, cards[-1], strict=False)]
+        if cards:
+            rows = self._storage.rows
+            rows.card[row, first : first + len(cards)] = cards
+            rows.fact[row, KIND_BITS] |= bits
+            rows.sums[row, :3] += sums
+
+    def _card(self, device: Device, kind: int) -> tuple[int, ...]:
+        """As `rows.card` has it, field by field: size, VENDOR, KIND, UUID, NUMA, INDEX, FLAGS."""
+        return (
+            capacity(device.slots),
+            capacity(device.memory_mib),
+            capacity(device.compute_milli),
+            self._intern.vendors(device.vendor),
+            kind,
+            self._intern.uuids(device.uuid),
+            device.numa,
+            device.index,
             (0 if device.healthy else UNHEALTHY)
             | (CORDONED if device.cordoned else 0)
             | (QUARANTINED if device.quarantined else 0)
-            | (MIG_CARD if device.mode == MIG else 0)
+            | (MIG_CARD if device.mode == MIG else 0),
         )
-        rows.fact[row, KIND_BITS] |= kind_bit(kind)
-        if not device.quarantined:
-            rows.sums[row, :3] += card[:3]
 
     def _hardware(self, row: int) -> bytes:
         """Everything but names that a row says of its node."""
@@ -190,4 +195,4 @@ def _ghost(known: Device | None, uuid: str) -> Device:
         return Device(
             uuid, index=NONE, vendor="", model="unknown", memory_mib=0, compute_milli=0, slots=0, quarantined=True
         )
-    return replace(known, memory_mib=0, compute_milli=0, slots=0, quarantined=True)
+    return msgspec.structs.replace(known, memory_mib=0, compute_milli=0, slots=0, quarantined=True)

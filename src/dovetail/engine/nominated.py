@@ -38,41 +38,28 @@ class Nominated:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._promised: dict[str, Promise] = {}  # by the pod's UID
-        self.withdrawn: Pod | None = None  # the last one whose node is no longer kept
-
-    def __len__(self) -> int:
-        return len(self._promised)
+        self.promised: dict[str, Promise] = {}  # by the pod's UID
 
     def promise(self, pod: Pod, node: str, shares: tuple[Share, ...]) -> None:
-        """Keep the node for the pod; an older promise to it is forgotten."""
-        self.forget(pod.uid)
-        self._promised[pod.uid] = Promise(pod, node, shares)
+        """Keep the node for the pod, in place of another if one was kept. The node may be one that comes later."""
+        self.promised[pod.uid] = Promise(pod, node, shares)
 
     def forget(self, uid: str) -> None:
-        """Whoever waits because of it hears of it, as if a pod had left."""
-        promise = self._promised.pop(uid, None)
-        if promise is not None:
-            self.withdrawn = promise.pod
-            for news in self._news():
-                news.left(promise.pod, self._ledger.row_of.get(promise.node, NONE))
+        self.promised.pop(uid, None)
 
-    def row_of(self, pod: Pod) -> int:
+    def row_of(self, uid: str) -> int:
         """The row that is kept for the pod, or NONE."""
-        promise = self._promised.get(pod.uid)
+        promise = self.promised.get(uid)
         return NONE if promise is None else self._ledger.row_of.get(promise.node, NONE)
 
     def matter(self, pod: Pod) -> bool:
         """Whether somebody is nominated to whom the pod must yield, or the pod itself is."""
-        for uid, promise in self._promised.items():
-            if promise.pod.priority >= pod.priority or uid == pod.uid:
-                return True
-        return False
+        return any(one.pod.priority >= pod.priority or one.pod.uid == pod.uid for one in self.promised.values())
 
     def before(self, pod: Pod) -> dict[int, list[Promise]]:
         """By row those to whom the pod must yield. Who holds a place already needs none kept."""
         found: dict[int, list[Promise]] = {}
-        for uid, promise in self._promised.items():
+        for uid, promise in self.promised.items():
             row = self._ledger.row_of.get(promise.node, NONE)
             counts = promise.pod.priority >= pod.priority and uid != pod.uid and uid not in self._ledger.pods
             if counts and row != NONE and self._ledger.is_active(row):
@@ -87,8 +74,10 @@ class Nominated:
             news.wanted = False
         try:
             with self._ledger.transaction():
-                for promise in promises:
-                    self._ledger.book_observed(*promise, assumed=True)
+                for pod, node, shares in promises:
+                    cards = self._ledger.places.columns(self._ledger.row_of[node])  # others than then, perhaps
+                    there = tuple(share for share in shares if share.uuid in cards)
+                    self._ledger.book_observed(pod, node, there, assumed=True)
                 yield
         finally:
             for news in told:
@@ -108,13 +97,10 @@ class RelatedAndNominated(Related):
         self._nominated = nominated
 
     def concerns(self, pod: Pod) -> bool:
-        return (len(self._nominated) > 0 and self._nominated.matter(pod)) or super().concerns(pod)
+        return (bool(self._nominated.promised) and self._nominated.matter(pod)) or super().concerns(pod)
 
     def restricts(self, pod: Pod) -> bool:
-        return (len(self._nominated) > 0 and self._nominated.matter(pod)) or super().restricts(pod)
-
-    def wakes(self, waiting: Pod, changed: Pod) -> bool:
-        return changed is self._nominated.withdrawn or super().wakes(waiting, changed)
+        return (bool(self._nominated.promised) and self._nominated.matter(pod)) or super().restricts(pod)
 
     def refusals(self, pod: Pod) -> Bytes:
         found = super().refusals(pod)
@@ -125,10 +111,10 @@ class RelatedAndNominated(Related):
 
     def batch(self, pod: Pod) -> Batch:
         """A pod that is nominated itself goes to that node if it can, whatever the others are worth."""
-        row = self._nominated.row_of(pod)
-        if row == NONE or self._survey(pod, self._alone(pod, refusals := self.refusals(pod)))[row] != 0:
+        row = self._nominated.row_of(pod.uid)
+        if row == NONE or self._survey(pod, self._alone(pod, self.refusals(pod)))[row] != 0:
             return super().batch(pod)
-        elsewhere = np.full(len(refusals), INACTIVE, dtype=np.uint8)
+        elsewhere = np.full(len(self._ledger.nodes), INACTIVE, dtype=np.uint8)
         elsewhere[row] = 0
         return self._alone(pod, elsewhere)
 
@@ -169,9 +155,10 @@ class RelatedAndNominated(Related):
         """Whether kube-scheduler looks at affinity at all; if not (Skip), it does not for nominated pods either."""
         if pod.relations.affinity or pod.relations.anti_affinity:
             return True
-        self.neighbours.facts.refresh()
-        terms = self.neighbours.against.matching(pod, self.neighbours.labels_of(pod.namespace))
-        return any((self.neighbours.facts.domains(term.topology_key)[0][list(spots)] > 0).any() for term, spots in terms)
+        facts, labels = self.neighbours.facts, self.neighbours.labels_of(pod.namespace)
+        facts.refresh()
+        against = self.neighbours.against.matching(pod, labels)
+        return any(facts.domains(term.topology_key)[0][list(spots)].any() for term, spots in against)
 
     def _is_crowded(self, pod: Pod, constraint: SpreadConstraint, row: int, held: list[Promise]) -> bool:
         """A selector that matches everything counts nobody who is there, but everybody who is nominated.

@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from dovetail.engine.build import profile_hooks
-from dovetail.engine.intern import NOBODY
+from dovetail.engine.intern import MOST_REMEMBERED, NOBODY, template_key, template_parts
 from dovetail.engine.ledger import Ledger
 from dovetail.engine.quota import Quotas, unlimited
 from dovetail.engine.state import FRESH, Batch
@@ -17,8 +17,6 @@ from dovetail.engine.stream import Stream
 from dovetail.model.pod import Pod, Profile
 from dovetail.policies.rows import Ints
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
-
-MOST_REMEMBERED = 200_000
 
 
 class Signature(NamedTuple):
@@ -41,7 +39,7 @@ class Requests:
         self.given = dict(arguments)
         self._args: dict[str, Ints] = {}  # node policy -> its arguments
         self._styles: dict[Profile, Ints] = {}
-        self._signatures: dict[tuple[int, ...], Signature] = {}
+        self._signatures: dict[tuple[Any, ...], Signature] = {}
         self._profiles: dict[Profile, Profile] = {}  # equal profiles become one object
         self._single: dict[int, Batch] = {}  # id of a profile kept above -> a batch of one pod, used again and again
         for name in self.given:
@@ -50,18 +48,8 @@ class Requests:
             self.arguments(name)
 
     def signature(self, pod: Pod) -> Signature:
-        """Replicas share the objects of their template, so their ids are the quickest key there is."""
-        profile = pod.profile
-        key = (
-            id(pod.resources),
-            id(pod.containers),
-            id(pod.device_rules),
-            id(pod.node_rules),
-            id(profile),
-            pod.scored_cpu_milli,
-            pod.scored_memory,
-            self._ledger.owner(pod) if NODE_POLICIES[profile.node].counts_owner else NOBODY,
-        )
+        counts_owner = NODE_POLICIES[pod.profile.node].counts_owner
+        key = (template_key(pod), id(pod.node_rules), self._ledger.owner(pod) if counts_owner else NOBODY)
         found = self._signatures.get(key)
         if found is None:
             if len(self._signatures) > MOST_REMEMBERED:
@@ -171,7 +159,7 @@ class Requests:
             sum(ask.count for container in pod.containers for ask in container.asks),
             node.draws or any(DEVICE_POLICIES[name].draws for name in profile.device),
             sum(len(c.asks) for c in pod.containers) <= 1 and not any(rules.numa_bind for rules in pod.device_rules),
-            (pod.resources, pod.containers, pod.device_rules, pod.node_rules, pod.profile),
+            (*template_parts(pod), pod.node_rules),
         )
 
     def _kept(self, signature: Signature, fresh: bool = False) -> tuple[int, int]:

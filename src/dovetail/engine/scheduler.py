@@ -109,24 +109,29 @@ class Scheduler(Placer):
         rest = self.waiting.drop_pod(uid)
         if rest is not None:
             return tuple(self._offer_rest(at, rest))
-        row = self.ledger.row_holding(uid)
+        row = self._row_of(uid)
         self.nominated.forget(uid)
         self.ledger.release(uid)
         return self.retry(at, (row,)) if (row != NONE or self.strict) and len(self.waiting) else ()
 
     def _nominate(self, at: float, pod: Pod, node: str) -> tuple[Effect, ...]:
-        row = self.ledger.row_holding(pod.uid)
-        if node in self.ledger.row_of:
+        row = self.nominated.row_of(pod.uid)
+        if node:
             self.nominated.promise(pod, node, assume(self, pod, node)[0])
         else:
             self.nominated.forget(pod.uid)
-        return self.retry(at, (row,)) if row != NONE and row != self.ledger.row_holding(pod.uid) else ()
+        return self.retry(at, (row,)) if row != NONE and row != self.nominated.row_of(pod.uid) else ()
+
+    def _row_of(self, uid: str) -> int:
+        """The row that the pod is on, or that is kept for it: somebody may wait for either."""
+        row = self.ledger.row_holding(uid)
+        return row if row != NONE else self.nominated.row_of(uid)
 
     def _observe(self, at: float, running: RunningPod) -> tuple[Effect, ...]:
         """It waits no more, whoever placed it; and what it held until now and holds no longer may help others."""
         uid = running.pod.uid
         rest = self.waiting.drop_pod(uid, runs=1)
-        row, before = self.ledger.row_holding(uid), self.ledger.held_shares(uid)
+        row, before = self._row_of(uid), self.ledger.held_shares(uid)
         self.nominated.forget(uid)
         warnings = tuple(Warn(running.pod.key, text) for text in observe(self, running))
         if rest is not None:

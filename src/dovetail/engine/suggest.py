@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from dovetail.engine.changes import Change, constraints_dropped, fewer_cards, less, other_policies, taints_tolerated
 from dovetail.engine.explain import fits_on
 from dovetail.engine.scheduler import Scheduler
@@ -137,7 +139,8 @@ def _empty_twin(like: Node) -> Node:
     """A new machine of that kind: other name and UUIDs, everything healthy, nobody there."""
     name = f"{like.name} (one more)"
     devices = tuple(
-        replace(device, uuid=f"{name}/{n}", healthy=True, cordoned=False) for n, device in enumerate(like.devices)
+        msgspec.structs.replace(device, uuid=f"{name}/{n}", healthy=True, cordoned=False)
+        for n, device in enumerate(like.devices)
     )
     labels = {key: name if value == like.name else value for key, value in like.labels.items()}
     return replace(like, name=name, devices=devices, labels=labels, unschedulable=False)

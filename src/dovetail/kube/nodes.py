@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+import msgspec
 
 from dovetail.kube import objects
 from dovetail.kube.amounts import amount, amounts
@@ -38,7 +39,7 @@ def node_from(found: Found, vendors: Vendors, problems: Problems) -> Node:
     if devices:
         devices = _without_repeats(devices, where, problems)
         out = cordoned(meta.annotations, devices, where, problems)
-        devices = tuple(replace(d, cordoned=True) if d.uuid in out else d for d in devices)
+        devices = tuple(msgspec.structs.replace(d, cordoned=True) if d.uuid in out else d for d in devices)
     elif not any(meta.annotations.get(row.register) for row in vendors.rows if row.register):
         plain = discover(found.name, meta.labels, allocatable, vendors, Teller(where, problems))
     enforcer = _enforcer(meta, Enforcer.STOCK if plain.devices or plain.mig else Enforcer.HAMI, where, problems)
@@ -106,7 +107,9 @@ def _slots_for(enforcer: Enforcer, devices: tuple[Device, ...], vendors: Vendors
     """Discovered cards are whole unless somebody who can share them enforces the choice."""
     if enforcer is Enforcer.STOCK:
         return devices
-    return tuple(replace(device, slots=vendors.by_word[device.vendor].split_count) for device in devices)
+    return tuple(
+        msgspec.structs.replace(device, slots=vendors.by_word[device.vendor].split_count) for device in devices
+    )
 
 
 def _with_counts(allocatable: dict[str, int], devices: Sequence[Device], vendors: Vendors) -> dict[str, int]:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from dovetail.kube.problems import Problems, printable
 from dovetail.kube.vendors import Vendor
@@ -20,6 +23,7 @@ LARGEST = 2**31 - 1  # HAMi's fields are int32
 MOST_TEXT = 1 << 20  # characters of one annotation; Kubernetes allows 256 KiB for all of them
 MOST_BROKEN = 20  # entries of one register that are complained about
 MILLI_PER_CORE = 10  # devcore 100 = a whole card = 1000 milli
+BESIDE_ID = ("type", "mode", "health", "index", "devmem", "devcore", "count", "numa")
 
 
 class EntryError(ValueError):
@@ -104,42 +108,49 @@ def _device(entry: Mapping[str, Any], vendor: Vendor) -> Device:
         raise EntryError("an entry has no `id`")
     if len(uuid) > 200 or not uuid.isprintable() or any(mark in uuid for mark in ",:;"):
         raise EntryError(f"{printable(uuid)!r} is no id of a card")
-    kind = entry.get("type", "")
-    mode = entry.get("mode") or HAMI_CORE
-    if (
-        not isinstance(kind, str)
-        or not isinstance(mode, str)
-        or len(kind) > 200
-        or len(mode) > 50
-        or not mode.isprintable()
-    ):
-        raise EntryError(f"card {uuid} has no text as its `type` or `mode`")
-    health = entry.get("health", False)
-    if not isinstance(health, bool):
-        raise EntryError(f"card {uuid}: `health` must be true or false")
+    rest = [entry.get(name) for name in BESIDE_ID]
+    try:
+        try:
+            like = _nameless(vendor.word, *rest)
+        except TypeError:  # a list or a table where none belongs cannot be remembered
+            like = _nameless.__wrapped__(vendor.word, *rest)
+    except EntryError as error:
+        raise EntryError(f"card {uuid} {error}") from None
+    return msgspec.structs.replace(like, uuid=uuid.strip())
+
+
+@lru_cache(maxsize=4096, typed=True)  # `true` is no number, though it equals 1
+def _nameless(
+    vendor: str, kind: Any, mode: Any, health: Any, index: Any, devmem: Any, devcore: Any, count: Any, numa: Any
+) -> Device:
+    """The card without its id: a cluster has thousands of cards and a few kinds of them."""
+    kind, mode = "" if kind is None else kind, mode or HAMI_CORE
+    if not isinstance(kind, str) or not isinstance(mode, str) or len(kind) > 200 or len(mode) > 50:
+        raise EntryError("has no text as its `type` or `mode`")
+    if not mode.isprintable():
+        raise EntryError("has no text as its `type` or `mode`")
+    if health is not None and not isinstance(health, bool):
+        raise EntryError("has a `health` that is neither true nor false")
     return Device(
-        uuid=uuid.strip(),
-        index=_whole(entry, "index", uuid),
-        vendor=vendor.word,
-        model=clean_model(kind) or vendor.word,
-        memory_mib=_whole(entry, "devmem", uuid),
-        compute_milli=_whole(entry, "devcore", uuid) * MILLI_PER_CORE,
-        slots=_whole(entry, "count", uuid),
-        numa=_whole(entry, "numa", uuid),
-        healthy=health,
+        uuid="",
+        index=_whole(index, "index"),
+        vendor=vendor,
+        model=clean_model(kind) or vendor,
+        memory_mib=_whole(devmem, "devmem"),
+        compute_milli=_whole(devcore, "devcore") * MILLI_PER_CORE,
+        slots=_whole(count, "count"),
+        numa=0 if numa == -1 else _whole(numa, "numa"),  # −1 is what Linux says of a machine without NUMA
+        healthy=bool(health),
         mode=mode,
     )
 
 
-def _whole(entry: Mapping[str, Any], name: str, uuid: str) -> int:
-    value = entry.get(name, 0)
+def _whole(value: Any, name: str) -> int:
     value = 0 if value is None else value
     if isinstance(value, bool) or not isinstance(value, int):
-        raise EntryError(f"card {uuid}: `{name}` must be a whole number")
-    if name == "numa" and value == -1:  # what Linux says of a machine without NUMA
-        return 0
+        raise EntryError(f"has a `{name}` that is no whole number")
     if not 0 <= value <= LARGEST:
-        raise EntryError(f"card {uuid}: `{name}` is {printable(str(value), 30)}, not between 0 and {LARGEST}")
+        raise EntryError(f"has a `{name}` of {printable(str(value), 30)}, not between 0 and {LARGEST}")
     return value
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 WHOLE_COMPUTE = 1000  # milli: a whole card
 HAMI_CORE = "hami-core"
 MIG = "mig"
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(msgspec.Struct, frozen=True):
     """A card as its node registers it. Memory in MiB, compute in milli (1000 = a whole card, more = overcommit)."""
 
     uuid: str

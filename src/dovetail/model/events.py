@@ -53,7 +53,7 @@ class NodeGone(msgspec.Struct, frozen=True):
 
 
 class PodNominated(msgspec.Struct, frozen=True):
-    """Another scheduler's pod was promised a node, which is being cleared for it. No node = no longer."""
+    """A pod was promised a node, which is being cleared for it. No node = no longer."""
 
     at: float
     pod: Pod

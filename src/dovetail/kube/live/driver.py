@@ -116,7 +116,8 @@ class Driver:
         self.happened(self.mirror.hear_pod(source))
 
     def take_truth(self) -> None:
-        """Book what is true, though nothing is decided yet."""
+        """Book what is true, though nothing is decided yet. Nodes first: a row that pods hold is written twice."""
+        self._inbox.sort(key=lambda event: not isinstance(event, NodeChanged))
         self._take_in()
 
     def say_problems(self) -> None:

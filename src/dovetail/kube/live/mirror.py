@@ -35,7 +35,7 @@ from dovetail.model.pod import Group, Pod, RunningPod
 class Stand(Enum):
     """Where a pod stands."""
 
-    WAITS = auto()  # ours, to be placed
+    WAITS = auto()  # ours, to be placed; perhaps with a nominated node
     HOLDS = auto()  # it has a node
     PROMISED = auto()  # another scheduler's, with a nominated node
 
@@ -159,13 +159,18 @@ class Mirror:
         uid, version = source.metadata.uid, source.metadata.resource_version
         reading = self._reader.pod(source)
         known = self.pods.get(uid)
-        said = _condition(source)
+        said, node = _condition(source), source.status.nominated_node_name
+        before = known.node if known is not None else ""
         if known is not None and known.stand is Stand.WAITS and known.pod == reading.pod and not known.again:
-            known.version, known.condition = version, said
+            known.version, known.condition, known.node = version, said, node
+            if node != before:
+                yield PodNominated(self._clock(), reading.pod, node)
             return
         self.problems += reading.problems
-        self._note(uid, Known(key, Stand.WAITS, version, reading.pod, None, "", said))
+        self._note(uid, Known(key, Stand.WAITS, version, reading.pod, None, node, said))
         self.gangs.note(reading.pod, source, waits=True)
+        if node or before:
+            yield PodNominated(self._clock(), reading.pod, node)
         yield GroupArrived(self._clock(), self.gangs.group(reading.pod))
 
     def _holds(self, key: str, source: objects.Pod) -> Iterator[Happening]:

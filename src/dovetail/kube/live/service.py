@@ -132,13 +132,17 @@ class Service:
         await self._watch_over(leading)
 
     async def _get_ready(self, driver: Driver, arrival: Arrival, warming: asyncio.Task[bool]) -> None:
-        await self._fill(driver)
-        if arrival is not Arrival.AFTER_GOODBYE:  # a Lease that was deleted looks like one that never was
-            await self._fence(driver)
-        if len(self.mirror.nodes) > FEW:
+        gc.disable()  # until all that stays is there: looking through it while it grows finds nothing
+        await self._list(driver)
+        if len(self.mirror.nodes) > FEW:  # booking thousands of pods is quicker with compiled kernels, too
             self.state = "compiling kernels"
             await asyncio.wait({warming})
+            self._when_compiled(warming)
+        driver.take_truth()
+        if arrival is not Arrival.AFTER_GOODBYE:  # a Lease that was deleted looks like one that never was
+            await self._fence(driver)
         self._when_compiled(warming)
+        gc.enable()
         gc.collect()
         gc.freeze()  # what is there now stays: looking through it again and again costs more than it finds
         self.ready, self.state = True, "ready"
@@ -221,8 +225,8 @@ class Service:
         self.reflectors = sources.reflectors
         return driver
 
-    async def _fill(self, driver: Driver) -> None:
-        """List everything; deciding waits until all of it is known."""
+    async def _list(self, driver: Driver) -> None:
+        """Everything there is; deciding waits until all of it is known."""
         self.state = "listing the cluster"
         for reflector in self.reflectors:
             self._start(reflector.run())
@@ -230,7 +234,6 @@ class Service:
         self._start(driver.teller.run())
         waiting = [asyncio.create_task(reflector.synced()) for reflector in self.reflectors]
         await asyncio.gather(*waiting)
-        driver.take_truth()
 
     async def _fence(self, driver: Driver) -> None:
         """Nothing that our predecessor sent may become true after this."""

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from dovetail.engine.scheduler import Scheduler
 from dovetail.kube.settings import Settings
 from dovetail.model.device import Device
@@ -16,7 +18,9 @@ from dovetail.model.relations import NO_PREFERENCES, Preferences
 from dovetail.model.rules import AffinityTerm, Requirement
 
 _CARD = Device("GPU-0", 0, "NVIDIA", "any", 1024, 1000, 10)
-_NODES = [Node(name, {"cpu": 1000, "pods": 10}, (replace(_CARD, uuid=f"GPU-{name}"),)) for name in ("a", "b")]
+_NODES = [
+    Node(name, {"cpu": 1000, "pods": 10}, (msgspec.structs.replace(_CARD, uuid=f"GPU-{name}"),)) for name in ("a", "b")
+]
 _LIKES = Preferences(nodes=((1, AffinityTerm((Requirement("x", "Exists"),))),))
 
 

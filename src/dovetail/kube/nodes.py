@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -114,17 +115,19 @@ def _slots_for(enforcer: Enforcer, devices: tuple[Device, ...], vendors: Vendors
 
 def _with_counts(allocatable: dict[str, int], devices: Sequence[Device], vendors: Vendors) -> dict[str, int]:
     """A node that registers cards but whose count resource is not there (yet) offers all their slots."""
-    for vendor in vendors.rows:
-        slots = sum(device.slots for device in devices if device.vendor == vendor.word)
-        if slots:
-            allocatable.setdefault(vendor.count, slots)
+    slots: Counter[str] = Counter()
+    for device in devices:
+        slots[device.vendor] += device.slots
+    for word, count in slots.items():
+        if count:
+            allocatable.setdefault(vendors.by_word[word].count, count)
     return allocatable
 
 
 def _links(
     annotations: Mapping[str, str], devices: Sequence[Device], vendors: Vendors, where: str, problems: Problems
 ) -> tuple[tuple[int, ...], ...]:
-    for vendor in vendors.rows:
+    for vendor in [row for row in vendors.rows if row.score in annotations]:
         links = pair_scores(annotations, vendor, devices, where, problems) if devices else ()
         if links:
             return links

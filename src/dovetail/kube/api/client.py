@@ -8,7 +8,7 @@ to the caller (`retry.retrying`).
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -23,6 +23,7 @@ from dovetail import __version__
 from dovetail.kube.api.auth import Credentials, Proof
 from dovetail.kube.api.errors import Unauthorized, Unavailable, error_of
 from dovetail.kube.api.kubeconfig import ConfigError
+from dovetail.kube.api.pages import Ahead, Heard
 from dovetail.kube.api.typed import UNREADABLE, Page, Reader
 from dovetail.kube.api.wire import Broken, Wire
 from dovetail.kube.problems import printable
@@ -115,19 +116,26 @@ class Api:
         pages. Servers ignore it for version "0".
         """
         fixed = {**(params or {}), **({"limit": str(limit)} if limit else {})}
-        asked = {**fixed, **({"resourceVersion": version} if version else {})}
-        while True:
-            request = Request("GET", path, asked)
-            body = await self._whole(request, _timeout(total=None, quiet=self._seconds))
-            try:
-                page = reader.page(body)
-            except UNREADABLE as error:
-                raise Unavailable(f"{request}: the answer is no list: {printable(str(error), 300)}") from None
-            del body  # before somebody else's work, and before the next page
-            yield page
-            if not page.rest:
-                return
-            asked = {**fixed, "continue": page.rest}
+        asked = [self._ask_page(path, {**fixed, **({"resourceVersion": version} if version else {})})]
+        try:
+            while True:
+                token = await asked[0].rest
+                if token:
+                    asked.append(self._ask_page(path, {**fixed, "continue": token}))
+                page = _read_page(reader, await asked[0].body, path)
+                del asked[0]  # before somebody else's work: its bytes are not needed any more
+                yield page
+                if not page.rest:
+                    return
+                if page.rest != token:  # the head told nothing, or something else
+                    _drop(asked)
+                    asked = [self._ask_page(path, {**fixed, "continue": page.rest})]
+        finally:
+            _drop(asked)
+
+    def _ask_page(self, path: str, params: Params) -> Ahead:
+        request, timeout = Request("GET", path, params), _timeout(total=None, quiet=self._seconds)
+        return Ahead(lambda heard: self._whole(request, timeout, heard))
 
     @asynccontextmanager
     async def stream(
@@ -153,13 +161,15 @@ class Api:
             self._streams.discard(response)
             _cut(response)
 
-    async def _whole(self, request: Request, timeout: aiohttp.ClientTimeout | None = None) -> Json:
+    async def _whole(
+        self, request: Request, timeout: aiohttp.ClientTimeout | None = None, heard: Heard | None = None
+    ) -> Json:
         """The whole answer. Grows in place, so that a long list is in memory once and not twice."""
         if request.body is not None and self.credentials.connection.proxy is None:
             return await self._write(request, request.body)
         response = await self._ask(request, timeout or _timeout(total=self._seconds, quiet=None))
         try:
-            return await _content(response)
+            return await _content(response, heard)
         except BROKEN as error:
             raise _unavailable(request, error) from error
         finally:
@@ -264,11 +274,25 @@ def _timeout(*, total: float | None, quiet: float | None) -> aiohttp.ClientTimeo
     return aiohttp.ClientTimeout(total=total, sock_connect=CONNECT, sock_read=quiet)
 
 
-async def _content(response: aiohttp.ClientResponse) -> Json:
+async def _content(response: aiohttp.ClientResponse, heard: Heard | None = None) -> Json:
     whole = bytearray()
     while chunk := await response.content.readany():
         whole += chunk
+        if heard is not None and heard(whole):
+            heard = None
     return whole
+
+
+def _drop(asked: Iterable[Ahead]) -> None:
+    for page in asked:
+        page.drop()
+
+
+def _read_page(reader: Reader[T], body: Json, path: str) -> Page[T]:
+    try:
+        return reader.page(body)
+    except UNREADABLE as error:
+        raise Unavailable(f"GET {path}: the answer is no list: {printable(str(error), 300)}") from None
 
 
 def _cut(response: aiohttp.ClientResponse) -> None:

@@ -160,3 +160,43 @@ def test_a_transaction_that_is_undone_leaves_no_neighbour_behind() -> None:
 
 def _only(name: str) -> NodeRules:
     return NodeRules(selector=((HOST, name),))
+
+
+def test_labels_that_come_with_the_binding_are_seen_by_those_who_look_for_them() -> None:
+    """The API server copies the node's zone to the pod, which asks for nothing new; somebody waits for the label."""
+    there = Relations(affinity=(PodTerm(HOST, Selector(((ZONE, "a"),)), ("default",)),))
+    scheduler = cluster(node("n1"), node("n2"))
+    assert arrive(scheduler, pod("w", "web")) == {"w": "n1"}
+    assert arrive(scheduler, pod("late", relations=there)) == {}
+    seen = pod("w", labels={"app": "web", ZONE: "a"})
+    moves = scheduler.ledger.generation
+    assert bound(scheduler.handle(PodObserved(1.0, RunningPod(seen, "n1", ())))) == {"late": "n1"}
+    assert scheduler.ledger.generation == moves + 1  # `late` alone: the pod itself was not booked again
+    assert scheduler.ledger.pods["w"].expires is None
+    assert scheduler.ledger.pods.pod("w").labels == {"app": "web", ZONE: "a"}
+    assert arrive(scheduler, pod("x", relations=APART)) == {"x": "n2"}  # nor did the old labels get lost
+    validate(scheduler.ledger)
+    scheduler.handle(PodObserved(2.0, RunningPod(pod("w"), "n1", ())))
+    assert arrive(scheduler, pod("y", relations=there)) == {}  # nobody has the label any more
+    assert arrive(scheduler, pod("z", relations=APART)) == {"z": "n1"}
+    validate(scheduler.ledger)
+
+
+def test_a_pod_that_asks_for_more_is_booked_anew_whatever_its_labels_are() -> None:
+    scheduler = cluster(node("n1"))
+    arrive(scheduler, pod("w", "web"))
+    scheduler.handle(PodObserved(1.0, RunningPod(pod("w", "db", cpu=3500), "n1", ())))
+    assert arrive(scheduler, pod("x")) == {}
+    validate(scheduler.ledger)
+
+
+def test_nodes_alike_to_a_rule_are_asked_once_and_others_one_by_one() -> None:
+    scheduler = cluster(node("n1", "a"), node("n2", "b"), node("n3", "b", taints=(Taint("t", "", "NoSchedule"),)))
+    zone = NodeRules(selector=((ZONE, "b"),))
+    assert arrive(scheduler, pod("p", node_rules=zone)) == {"p": "n2"}
+    name = AffinityTerm(fields=(Requirement("metadata.name", "In", ("n2",)),))
+    assert arrive(scheduler, pod("q", node_rules=NodeRules(affinity=(name,)))) == {"q": "n2"}
+    ledger = scheduler.ledger
+    for rules in (zone, NodeRules(affinity=(name,)), NodeRules(node_name="n1")):
+        mask = ledger.places.mask(rules)
+        assert ledger.storage.masks[mask, :3].tolist() == [int(rules.refusal(one)) for one in ledger.nodes]

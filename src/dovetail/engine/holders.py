@@ -79,6 +79,10 @@ class Holders(Mapping[str, Held]):
         self.slot_of[uid] = slot
         self._pod[slot], self._assumed[slot], self._expires[slot] = pod, assumed, expires
 
+    def put(self, slot: int, pod: Pod) -> None:
+        """The pod at the slot is this one now."""
+        self._pod[slot] = pod
+
     def add_all(self, uids: Sequence[str], slots: Ints, pods: npt.NDArray[Any], expires: float) -> None:
         """`pods` may be templates: a pod is then its template under its own name."""
         before = len(self.slot_of)

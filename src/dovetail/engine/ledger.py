@@ -139,6 +139,9 @@ class Ledger:
         if attends:
             self._attending.append(witness)
 
+    def _concerned(self, pod: Pod) -> list[Witness]:
+        return self._attending if pod.relations is ALONE else self.witnesses
+
     # ---- nodes --------------------------------------------------------------------------------------------------
 
     @property
@@ -250,6 +253,17 @@ class Ledger:
         self.pods.confirm(slot)
         return True
 
+    def relabel(self, pod: Pod) -> None:
+        """A pod that holds its place asks for the same, but has other labels now, which others may look for."""
+        slot = self.pods.slot_of[pod.uid]
+        known, row = self.pods.pod(pod.uid), self.book.pod.item(slot, POD_ROW)
+        for witness in self._concerned(known):
+            witness.left(known, row)
+        for witness in self._concerned(pod):
+            witness.came(pod, row)
+        self.pods.put(slot, pod)
+        self.confirm(pod.uid)
+
     def release(self, uid: str) -> bool:
         """The pod is gone; the ledger is as if it had never been there."""
         return self.release_all((uid,)) == 1
@@ -261,7 +275,7 @@ class Ledger:
             return 0
         for _, slot, _ in dropped:
             pod = self.pods.at(slot)
-            for witness in self._attending if pod.relations is ALONE else self.witnesses:
+            for witness in self._concerned(pod):
                 witness.left(pod, self.book.pod.item(slot, POD_ROW))
         if self._undo is not None:
             self.make_room(0, 0, len(dropped))
@@ -359,14 +373,14 @@ class Ledger:
         if not change.added:
             self.pods.put_back(change.uid, change.slot, change.expires)
         pod = self.pods.pod(change.uid)
-        for witness in self._attending if pod.relations is ALONE else self.witnesses:
+        for witness in self._concerned(pod):
             (witness.left if change.added else witness.came)(pod, change.row)
         if change.added:
             self.pods.drop((change.uid,))
 
     def _add(self, pod: Pod, slot: int, assumed: bool, expires: float) -> None:
         self.pods.add(pod.uid, slot, pod, assumed, expires)
-        for witness in self._attending if pod.relations is ALONE else self.witnesses:
+        for witness in self._concerned(pod):
             witness.came(pod, self.book.pod.item(slot, POD_ROW))
         if self._undo is not None:
             self._undo.append(Change(pod.uid, slot, expires, True, self.book.pod.item(slot, POD_ROW)))

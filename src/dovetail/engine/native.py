@@ -128,6 +128,9 @@ for _class, _axes in AXES:
     TABLES[_class] = table_of(_class, dict(zip(_words[::2], map(int, _words[1::2]), strict=True)))
 
 
+_last: dict[str, tuple[Any, int, Any]] = {}  # table -> the named tuple last laid out, where, what must stay alive
+
+
 def pack(values: Any) -> tuple[int, tuple[Any, ...]]:
     """The address of a named tuple's table, and what must stay alive while it is used."""
     table = TABLES[type(values)]
@@ -135,7 +138,10 @@ def pack(values: Any) -> tuple[int, tuple[Any, ...]]:
     at = 0
     for value, (name, kind) in zip(values, table.fields, strict=True):
         if isinstance(kind, Table):
-            words[at], below = pack(value)
+            below = _last.get(kind.name)
+            if below is None or below[0] is not value:  # of a state, one part changes at a time
+                below = _last[kind.name] = (value, *pack(value))
+            words[at] = below[1]
             alive.append(below)
         elif isinstance(kind, types.Array):
             if value.ndim != kind.ndim or value.dtype != table.dtypes[name] or not value.flags.c_contiguous:

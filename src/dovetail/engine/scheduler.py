@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -130,6 +131,9 @@ class Scheduler(Placer):
     def _observe(self, at: float, running: RunningPod) -> tuple[Effect, ...]:
         """It waits no more, whoever placed it; and what it held until now and holds no longer may help others."""
         uid = running.pod.uid
+        if self._is_relabelled(running):
+            self.ledger.relabel(running.pod)
+            return ()
         rest = self.waiting.drop_pod(uid, runs=1)
         row, before = self._row_of(uid), self.ledger.held_shares(uid)
         self.nominated.forget(uid)
@@ -139,6 +143,19 @@ class Scheduler(Placer):
         same = row == self.ledger.row_holding(uid) and before == self.ledger.held_shares(uid)
         helps = self.strict or (row != NONE and not same)
         return (*warnings, *self.retry(at, (row,))) if helps else warnings
+
+    def _is_relabelled(self, running: RunningPod) -> bool:
+        """It holds what we know it holds, under other labels: binding copies those of the node's zone to the pod."""
+        ledger, pod = self.ledger, running.pod
+        if self.strict or pod.uid not in ledger.pods or (running.shares is None and pod.wants_devices):
+            return False
+        known = ledger.pods[pod.uid]
+        return (
+            not known.assumed
+            and ledger.node_of(pod.uid) == running.node
+            and ledger.held_shares(pod.uid) == (running.shares or ())
+            and replace(known.pod, labels=pod.labels) == pod
+        )
 
     def retry(self, at: float, rows: Sequence[int], related: bool = False) -> tuple[Effect, ...]:
         """Offer those who could use it what these rows have now, in their order; who still waits says nothing new.

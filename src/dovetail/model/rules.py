@@ -93,6 +93,16 @@ class NodeRules:
             return Reason.NODE_AFFINITY
         return Reason.OK
 
+    @property
+    def labels_looked_at(self) -> tuple[str, ...]:
+        """With `looks_at_names`, taints and `unschedulable`: all that `refusal` depends on."""
+        terms = (one for term in self.affinity or () for one in term.expressions)
+        return tuple(dict.fromkeys((*(label for label, _ in self.selector), *(one.key for one in terms))))
+
+    @property
+    def looks_at_names(self) -> bool:
+        return bool(self.node_name) or any(term.fields for term in self.affinity or ())
+
     def untolerated(self, node: Node) -> Taint | None:
         """The first taint that keeps the pod away."""
         for taint in node.taints:

@@ -56,9 +56,10 @@ def cards(pod: Pod, decision: Decision, node: Node, vendors: Vendors, now: float
     seconds = str(int(now))
     result = {NODE: node.name, TIME: seconds, PHASE: ALLOCATING if locked else SUCCESS, BIND_TIME: seconds}
     maker = {device.uuid: device.vendor for device in node.devices}
-    for vendor in vendors.rows:
-        shares = [share for share in decision.shares if maker.get(share.uuid) == vendor.word]
-        if shares and vendor.allocated:
-            text = encode(shares, len(pod.containers), vendor.word)
+    for word in {maker[share.uuid]: None for share in decision.shares if share.uuid in maker}:
+        vendor = vendors.by_word[word]
+        if vendor.allocated:
+            shares = [share for share in decision.shares if maker.get(share.uuid) == word]
+            text = encode(shares, len(pod.containers), word)
             result[vendor.to_allocate] = result[vendor.allocated] = text
     return result

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+
+from numba.core.compiler import Flags
+
 from dovetail.engine import native
 from dovetail.engine.requests import Requests
 from tests.builders import ask, cluster, node, pod
@@ -21,3 +25,41 @@ def test_the_tables_of_a_call_outlive_it_however_many_batches_came_before() -> N
         assert len(call._alive) > 0
         assert set(addresses) <= alive  # an evicted table is freed memory that compiled code would read
     assert len(call._packed) == native.Caller.REMEMBERED
+
+
+def test_of_a_state_only_the_part_that_changed_is_laid_out_again_and_all_of_it_stays_alive() -> None:
+    scheduler = cluster(node("a", gpus=2))
+    state = scheduler.ledger.state()
+    _, before = native.pack(state)
+    changed = state._replace(heads=state.heads.copy(), rows=state.rows._replace(used=state.rows.used.copy()))
+    _, after = native.pack(changed)
+
+    def tables(alive: tuple[object, ...]) -> dict[str, int]:
+        return {type(part[0]).__name__: part[1] for part in alive if isinstance(part, tuple) and len(part) == 3}
+
+    differ = {name for name, address in tables(after).items() if tables(before)[name] != address}
+    assert differ == {"Rows"}
+    assert set(tables(after)) == {"Rows", "Wants", "Book", "Vectors", "Journal", "Scratch"}
+
+
+def test_compiler_flags_are_equal_as_before_and_equal_ones_are_found() -> None:
+    one, same, other, inherited = Flags(), Flags(), Flags(), Flags()
+    other.nrt = not one.nrt
+    inherited.nrt = one.nrt  # set to what it is anyway
+    assert one == same
+    assert one == inherited
+    assert one != other
+    assert {one: 1}[inherited] == 1
+    assert other not in {one: 1}
+
+
+def test_the_first_call_of_an_entry_leaves_the_collector_as_it_was() -> None:
+    scheduler = cluster(node("a", gpus=2))
+    call, state = native.Caller(), scheduler.ledger.state()
+    assert gc.isenabled()
+    assert [call(_collects, state) for _ in range(2)] == [False, True]
+    assert gc.isenabled()
+
+
+def _collects(state: int) -> bool:
+    return gc.isenabled()

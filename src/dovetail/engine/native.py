@@ -8,18 +8,20 @@ address, and `state.rows.used` loads from it. Nothing counts references: the cal
 
 from __future__ import annotations
 
+import gc
 from typing import Any, get_type_hints
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.codegen import JITCodeLibrary
 from numba.core.imputils import lower_getattr_generic
 from numba.core.registry import cpu_target
+from numba.core.targetconfig import TargetConfig
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import intrinsic, models, register_model
-from numba.np import arrayobj
 
 from dovetail.engine.kernel_book import charge, release, roll_back, settle
 from dovetail.engine.kernel_place import place_groups, survey, which_fit
@@ -72,15 +74,28 @@ def load_field(context: Any, builder: Any, table: Table, value: Any, name: str) 
         return builder.inttoptr(word(0), context.get_value_type(kind))
     if not isinstance(kind, types.Array):
         return word(0)
-    array = context.make_array(kind)(context, builder)
-    itemsize = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    itemsize = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
     shape = [word(1 + axis) for axis in range(kind.ndim)]
-    strides = [context.get_constant(types.intp, itemsize)]
+    strides = [itemsize]
     for length in reversed(shape[1:]):
         strides.insert(0, builder.mul(strides[0], length))
     data = builder.inttoptr(word(0), context.get_data_type(kind.dtype).as_pointer())
-    arrayobj.populate_array(array, data, shape, strides, context.get_constant(types.intp, itemsize), None)
-    return array._getvalue()
+    return _array(context, builder, kind, data=data, itemsize=itemsize, shape=shape, strides=strides)
+
+
+def _array(context: Any, builder: Any, kind: Any, **parts: Any) -> Any:
+    """The array as numba sees it, put together at once: `populate_array` does it by way of the stack, in thrice as many
+    instructions, and a kernel looks at arrays hundreds of times. Nobody owns it, and nobody asks its size."""
+    model = context.data_model_manager[kind]
+    array = ir.Constant(context.get_value_type(kind), None)  # all zero
+    for name, part in parts.items():
+        position = model.get_field_position(name)
+        if isinstance(part, list):
+            for axis, word in enumerate(part):
+                array = builder.insert_value(array, word, [position, axis])
+        else:
+            array = builder.insert_value(array, part, position)
+    return array
 
 
 def table_of(tuple_class: Any, dimensions: dict[str, int]) -> Table:
@@ -245,7 +260,21 @@ def use_library() -> None:
     codegen.set_env, codegen._library_class = set_env_if_there, Library
 
 
+def use_quick_flags() -> None:
+    """numba looks up every call by a key that holds the compiler's flags, and hashes and compares all two dozen of them
+    each time: a seventh of the time. Those that are set are the same nearly always, and say so sooner."""
+    plain_equal = TargetConfig.__eq__
+
+    def equal(mine: Any, theirs: Any) -> Any:
+        same = type(mine) is type(theirs) and mine._values == theirs._values
+        return True if same else plain_equal(mine, theirs)
+
+    if hasattr(TargetConfig(), "_values"):
+        TargetConfig.__eq__, TargetConfig.__hash__ = equal, lambda flags: hash(type(flags))
+
+
 use_library()
+use_quick_flags()
 
 
 class Caller:
@@ -259,14 +288,28 @@ class Caller:
         self._at = 0  # its address
         self._alive: tuple[Any, ...] = ()  # what must stay alive while it is used
         self._packed: dict[int, tuple[Any, int, Any]] = {}  # id of a batch -> (batch, address, what must stay alive)
+        self._used: set[Any] = set()  # entries
 
     def __call__(self, entry: Any, state: State, *others: Any) -> Any:
+        if entry not in self._used:
+            return self._first(entry, state, *others)
         if state is not self._state:
             self._at, self._alive = pack(state)
             self._state = state
         if others and type(others[0]) is Batch:
             return entry(self._at, self._address(others[0]), *others[1:])
         return entry(self._at, *others)
+
+    def _first(self, entry: Any, state: State, *others: Any) -> Any:
+        """Compiles, which makes millions of objects that stay: looking for garbage among them costs a tenth."""
+        self._used.add(entry)
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return self(entry, state, *others)
+        finally:
+            if collecting:
+                gc.enable()
 
     def _address(self, batch: Batch) -> int:
         """The least recently used makes way."""

@@ -54,7 +54,7 @@ async def test_who_stops_in_the_middle_leaves_nothing_behind() -> None:
         stub.lists = [lists(pod("a"), rest="two"), streams(hangs)]
         pages = api.list_pages(PODS, Reader(objects.Pod), version="", limit=1)
         await anext(pages)
-        await pages.aclose()  # type: ignore[attr-defined]
+        await pages.aclose()
         await asyncio.sleep(0.05)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         assert not [task for task in others if "_whole" in repr(task)]

@@ -8,7 +8,7 @@ to the caller (`retry.retrying`).
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -109,7 +109,7 @@ class Api:
 
     async def list_pages(
         self, path: str, reader: Reader[T], *, version: str = "0", limit: int = PAGE, params: Params | None = None
-    ) -> AsyncIterator[Page[T]]:
+    ) -> AsyncGenerator[Page[T], None]:
         """The list, page by page. `version` "0" = the server's watch cache, as it is; "" = the newest state.
 
         Raises Gone when the list grew too old between two pages: what was yielded is to be dropped. `limit` 0 = no

@@ -6,7 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.engine import audit
-from dovetail.model.events import PodGone
+from dovetail.model.events import NodeChanged, PodGone, PodObserved
+from dovetail.model.node import Enforcer
+from dovetail.model.pod import Group, RunningPod
+from tests.builders import ask, card, node, pod
 from tests.engine.pictures import alone, made, picture, said, slots
 from tests.strategies import World, worlds
 
@@ -93,3 +96,17 @@ def test_nothing_is_over_allocated(world: World) -> None:
     scheduler.place(world.groups)
     audit.validate(scheduler.ledger)
     assert audit.over_allocated(scheduler.ledger) == []
+
+
+def test_where_nobody_writes_cards_down_ours_stay_until_the_node_has_others() -> None:
+    """On a stock node kubelet picks the card: the watch tells the pod's node, and never its card."""
+    scheduler = made([node("n", card("old-0"), card("old-1", index=1), enforcer=Enforcer.STOCK)])
+    wanted = pod("a", ask(1, percent=100, cores=100), gpu_policy="spread")
+    (placed,) = scheduler.place([Group("a", (wanted,))])
+    seen = PodObserved(1.0, RunningPod(wanted, "n", None))
+    assert scheduler.handle(seen) == ()
+    assert scheduler.ledger.held_shares(wanted.uid) == placed.shares
+    scheduler.handle(NodeChanged(2.0, node("n", card("new-0"), enforcer=Enforcer.STOCK)))
+    scheduler.handle(seen)
+    assert [share.uuid for share in scheduler.ledger.held_shares(wanted.uid)] == ["new-0"]
+    audit.validate(scheduler.ledger)

@@ -9,7 +9,7 @@ import pytest
 from dovetail.engine.audit import validate
 from dovetail.engine.explain import verdicts
 from dovetail.engine.scheduler import Scheduler
-from dovetail.model.events import Bind, Effect, GroupArrived, NodeChanged, PodGone, PodNominated, PodObserved
+from dovetail.model.events import Bind, Effect, GroupArrived, NodeChanged, PodBound, PodGone, PodNominated, PodObserved
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod, Profile, RunningPod
 from dovetail.model.reason import Reason
@@ -220,4 +220,20 @@ def test_a_gang_yields_pod_by_pod(mode: str) -> None:
     gang = Group("PodGroup/default/g", (leader, follower), minimum=2)
     assert [decision.placed for decision in scheduler.place((gang,))] == [False, False]
     assert [decision.placed for decision in scheduler.place((replace(gang, minimum=1),))] == [True, False]
+    validate(scheduler.ledger)
+
+
+@pytest.mark.parametrize("labels", [{}, {ZONE: "a"}])
+def test_nothing_is_kept_for_a_pod_that_was_bound(labels: dict[str, str]) -> None:
+    """Told by ourselves, or by the watch with the labels that binding adds: it is nominated no longer."""
+    scheduler = cluster(node("n1", cpu=1000), node("n2", cpu=1000))
+    scheduler.handle(PodObserved(0.0, RunningPod(pod("tenant"), "n1", ())))
+    preemptor = pod("preemptor", priority=5)
+    nominate(scheduler, preemptor, "n1")
+    assert arrive(scheduler, preemptor) == {"preemptor": "n2"}
+    seen = RunningPod(replace(preemptor, labels=labels), "n2", ())
+    scheduler.handle(PodObserved(1.0, seen) if labels else PodBound(1.0, "preemptor"))
+    assert not scheduler.nominated.promised  # or every later pod would be judged the long way
+    assert arrive(scheduler, pod("next")) == {}
+    assert bound(scheduler.handle(PodGone(2.0, "tenant"))) == {"next": "n1"}
     validate(scheduler.ledger)

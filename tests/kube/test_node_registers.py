@@ -50,6 +50,8 @@ def test_the_doubled_prefix_of_2025_is_cleaned() -> None:
         {"id": "x", "devmem": 2**40},
         {"id": "x", "devcore": "100"},
         {"id": "x", "index": 1.5},
+        {"id": "x", "numa": -1.0},
+        {"id": "x", "numa": -2},
         {"id": "x", "health": "yes"},
         {"id": "x", "type": 7},
         {"id": "good"},  # a duplicate
@@ -62,6 +64,11 @@ def test_a_broken_entry_is_skipped_with_a_warning_and_the_others_stay(entry: obj
     assert [device.uuid for device in given.nodes[0].devices] == ["good"]
     (warning,) = said(given, "warning", f"{REGISTER}[1]")
     assert warning.where == "m.json#1 Node n"
+
+
+def test_a_machine_without_numa_says_minus_1() -> None:
+    register = json.dumps([{**card("a"), "numa": -1}, {**card("b"), "numa": 1}])
+    assert [device.numa for device in only(node("n", annotations={REGISTER: register})).devices] == [0, 1]
 
 
 @pytest.mark.parametrize("text", ["[", "{}", "nonsense", "null]", "a,b,c:", "[[[["])

@@ -262,7 +262,6 @@ class Ledger:
         for witness in self._concerned(pod):
             witness.came(pod, row)
         self.pods.put(slot, pod)
-        self.confirm(pod.uid)
 
     def release(self, uid: str) -> bool:
         """The pod is gone; the ledger is as if it had never been there."""

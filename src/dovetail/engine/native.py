@@ -8,7 +8,6 @@ address, and `state.rows.used` loads from it. Nothing counts references: the cal
 
 from __future__ import annotations
 
-import gc
 from typing import Any, get_type_hints
 
 import numba
@@ -23,6 +22,7 @@ from numba.core.targetconfig import TargetConfig
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import intrinsic, models, register_model
 
+from dovetail.engine.collector import collector_off
 from dovetail.engine.kernel_book import charge, release, roll_back, settle
 from dovetail.engine.kernel_place import place_groups, survey, which_fit
 from dovetail.engine.state import Batch, Book, Journal, Scratch, State, Vectors
@@ -301,15 +301,10 @@ class Caller:
         return entry(self._at, *others)
 
     def _first(self, entry: Any, state: State, *others: Any) -> Any:
-        """Compiles, which makes millions of objects that stay: looking for garbage among them costs a tenth."""
+        """Compiles, which makes millions of objects: looking for garbage among them would cost a tenth."""
         self._used.add(entry)
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
+        with collector_off():
             return self(entry, state, *others)
-        finally:
-            if collecting:
-                gc.enable()
 
     def _address(self, batch: Batch) -> int:
         """The least recently used makes way."""

@@ -18,7 +18,7 @@ from dovetail.engine.ledger import Ledger
 from dovetail.engine.related import Related
 from dovetail.engine.relational import included, per_domain
 from dovetail.engine.requests import Requests
-from dovetail.engine.state import FRESH, INACTIVE, NONE, Batch
+from dovetail.engine.state import INACTIVE, NONE, Batch
 from dovetail.engine.wake import News
 from dovetail.model.decision import Share
 from dovetail.model.pod import Pod, Profile
@@ -112,7 +112,7 @@ class RelatedAndNominated(Related):
     def batch(self, pod: Pod) -> Batch:
         """A pod that is nominated itself goes to that node if it can, whatever the others are worth."""
         row = self._nominated.row_of(pod.uid)
-        if row == NONE or self._survey(pod, self._alone(pod, self.refusals(pod)))[row] != 0:
+        if row == NONE or self._survey(pod, self._alone(pod, self.refusals(pod)))[0][row] != 0:
             return super().batch(pod)
         elsewhere = np.full(len(self._ledger.nodes), INACTIVE, dtype=np.uint8)
         elsewhere[row] = 0
@@ -123,22 +123,13 @@ class RelatedAndNominated(Related):
         idle = not self._has_affinity(pod)
         batch = self._alone(pod, found)  # made before anybody is booked: quotas count who is there
         with self._nominated.booked(one for held in kept.values() for one in held):
-            said = self._survey(pod, batch)
+            said = self._survey(pod, batch)[0].copy()
             related = super().restricts(pod)
         for row, held in kept.items():
             found[row] = said[row]
             if related and found[row] == 0:
                 with self._nominated.booked(held):
                     found[row] = self._beside(pod, row, held, idle)
-
-    def _survey(self, pod: Pod, batch: Batch) -> Bytes:
-        """[row]: 0, or why the node cannot take the pod."""
-        ledger = self._ledger
-        ledger.make_room(1, len(batch.taken), 1)
-        state = ledger.state()
-        self._kernel(pod.profile).survey(state, batch)
-        said: Bytes = state.vectors.refused[FRESH, : len(ledger.nodes)].astype(np.uint8)
-        return said
 
     def _beside(self, pod: Pod, row: int, held: list[Promise], idle: bool) -> int:
         """What rules about other pods and volumes say of the row, with those in place who are nominated to it."""

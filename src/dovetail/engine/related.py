@@ -91,11 +91,8 @@ class Related:
 
     def reasons(self, pod: Pod) -> dict[Reason, int]:
         """What the nodes say to a pod, and how many say it: for people. OK = would take it."""
-        batch, ledger = self._alone(pod, self.refusals(pod)), self._ledger
-        ledger.make_room(1, len(batch.taken), 1)
-        state = ledger.state()
-        self._kernel(pod.profile).survey(state, batch)
-        counts = np.bincount(state.vectors.refused[FRESH, : len(ledger.nodes)], minlength=INACTIVE + 1)
+        said, _ = self._survey(pod, self._alone(pod, self.refusals(pod)))
+        counts = np.bincount(said, minlength=INACTIVE + 1)
         return {Reason(code): int(counts[code]) for code in np.flatnonzero(counts[:INACTIVE]).tolist()}
 
     def _alone(self, pod: Pod, refusals: Bytes) -> Batch:
@@ -105,18 +102,23 @@ class Related:
         self._ledger.places.write_own_mask(pod.node_rules, refusals)
         return plain._replace(mask=np.full(1, OWN, dtype=np.int64), scores=own, vector=own)
 
-    def _not_preferred(self, pod: Pod, batch: Batch) -> Bytes:
-        """[row]: INACTIVE where another node that fits is better."""
+    def _survey(self, pod: Pod, batch: Batch) -> tuple[Bytes, Floats]:
+        """[row]: 0 or why the node cannot take the pod; and its score. Written over by the next one."""
         ledger, size = self._ledger, len(self._ledger.nodes)
         ledger.make_room(1, len(batch.taken), 1)
         state = ledger.state()
         self._kernel(pod.profile).survey(state, batch)
-        fits = state.vectors.refused[FRESH, :size] == 0
+        return state.vectors.refused[FRESH, :size], state.vectors.score[FRESH, :size]
+
+    def _not_preferred(self, pod: Pod, batch: Batch) -> Bytes:
+        """[row]: INACTIVE where another node that fits is better."""
+        said, scores = self._survey(pod, batch)
+        fits = said == 0
         if fits.sum() < 2:
-            return np.zeros(size, dtype=np.uint8)
+            return np.zeros(len(said), dtype=np.uint8)
         points = self.preferred.points(pod, fits, pod.profile.preferences)
         if pod.profile.policy_weight:
-            points = points + pod.profile.policy_weight * percent(state.vectors.score[FRESH, :size], fits)
+            points = points + pod.profile.policy_weight * percent(scores, fits)
         best = points[fits].max()
         return np.where(fits & (points < best), INACTIVE, 0).astype(np.uint8)
 

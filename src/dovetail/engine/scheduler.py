@@ -13,7 +13,7 @@ from dovetail.engine.placer import COMPILE_FROM, HOLD_SECONDS, Placer
 from dovetail.engine.queue import ALWAYS, IN_ORDER, WaitingRoom, can_be_placed, left_over
 from dovetail.engine.state import NONE
 from dovetail.engine.wake import News, Wake
-from dovetail.model.decision import Decision
+from dovetail.model.decision import Decision, Share
 from dovetail.model.events import (
     Bind,
     Effect,
@@ -75,9 +75,8 @@ class Scheduler(Placer):
                 return tuple(self._arrive(at, group))
             case PodObserved(at, running):
                 return self._observe(at, running)
-            case PodBound(_, uid):
-                self.ledger.confirm(uid)
-                return ()
+            case PodBound(at, uid):
+                return self._bound(at, uid)
             case PodGone(at, uid):
                 return self._gone(at, uid)
             case PodNominated(at, pod, node):
@@ -131,9 +130,10 @@ class Scheduler(Placer):
     def _observe(self, at: float, running: RunningPod) -> tuple[Effect, ...]:
         """It waits no more, whoever placed it; and what it held until now and holds no longer may help others."""
         uid = running.pod.uid
-        if self._is_relabelled(running):
-            self.ledger.relabel(running.pod)
-            return ()
+        if self._is_as_known(running):
+            if self.ledger.pods.pod(uid).labels != running.pod.labels:
+                self.ledger.relabel(running.pod)
+            return self._bound(at, uid)
         rest = self.waiting.drop_pod(uid, runs=1)
         row, before = self._row_of(uid), self.ledger.held_shares(uid)
         self.nominated.forget(uid)
@@ -144,18 +144,34 @@ class Scheduler(Placer):
         helps = self.strict or (row != NONE and not same)
         return (*warnings, *self.retry(at, (row,))) if helps else warnings
 
-    def _is_relabelled(self, running: RunningPod) -> bool:
-        """It holds what we know it holds, under other labels: binding copies those of the node's zone to the pod."""
+    def _bound(self, at: float, uid: str) -> tuple[Effect, ...]:
+        """Nothing is kept for it any more: a node that was, and is not its own, may help others."""
+        kept = self.nominated.row_of(uid)
+        self.ledger.confirm(uid)
+        self.nominated.forget(uid)
+        return self.retry(at, (kept,)) if kept not in (NONE, self.ledger.row_holding(uid)) else ()
+
+    def _is_as_known(self, running: RunningPod) -> bool:
+        """Our own placement, come true, or told again: perhaps under other labels, as binding copies those of the
+        node's zone to the pod."""
         ledger, pod = self.ledger, running.pod
-        if self.strict or pod.uid not in ledger.pods or (running.shares is None and pod.wants_devices):
+        if self.strict or pod.uid not in ledger.pods:
             return False
         known = ledger.pods[pod.uid]
         return (
             not known.assumed
             and ledger.node_of(pod.uid) == running.node
-            and ledger.held_shares(pod.uid) == (running.shares or ())
+            and self._holds(pod.uid, running.shares)
             and replace(known.pod, labels=pod.labels) == pod
         )
+
+    def _holds(self, uid: str, shares: tuple[Share, ...] | None) -> bool:
+        """None, where nobody writes down who has which card: any that the node still has."""
+        held = self.ledger.held_shares(uid)
+        if shares is not None:
+            return held == shares
+        there = {device.uuid for device in self.ledger.nodes[self.ledger.row_holding(uid)].devices}
+        return all(share.uuid in there for share in held)
 
     def retry(self, at: float, rows: Sequence[int], related: bool = False) -> tuple[Effect, ...]:
         """Offer those who could use it what these rows have now, in their order; who still waits says nothing new.

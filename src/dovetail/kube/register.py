@@ -125,9 +125,8 @@ def _nameless(
 ) -> Device:
     """The card without its id: a cluster has thousands of cards and a few kinds of them."""
     kind, mode = "" if kind is None else kind, mode or HAMI_CORE
-    if not isinstance(kind, str) or not isinstance(mode, str) or len(kind) > 200 or len(mode) > 50:
-        raise EntryError("has no text as its `type` or `mode`")
-    if not mode.isprintable():
+    texts = isinstance(kind, str) and isinstance(mode, str)
+    if not texts or len(kind) > 200 or len(mode) > 50 or not mode.isprintable():
         raise EntryError("has no text as its `type` or `mode`")
     if health is not None and not isinstance(health, bool):
         raise EntryError("has a `health` that is neither true nor false")
@@ -139,17 +138,17 @@ def _nameless(
         memory_mib=_whole(devmem, "devmem"),
         compute_milli=_whole(devcore, "devcore") * MILLI_PER_CORE,
         slots=_whole(count, "count"),
-        numa=0 if numa == -1 else _whole(numa, "numa"),  # −1 is what Linux says of a machine without NUMA
+        numa=max(0, _whole(numa, "numa", lowest=-1)),  # −1 is what Linux says of a machine without NUMA
         healthy=bool(health),
         mode=mode,
     )
 
 
-def _whole(value: Any, name: str) -> int:
+def _whole(value: Any, name: str, lowest: int = 0) -> int:
     value = 0 if value is None else value
     if isinstance(value, bool) or not isinstance(value, int):
         raise EntryError(f"has a `{name}` that is no whole number")
-    if not 0 <= value <= LARGEST:
+    if not lowest <= value <= LARGEST:
         raise EntryError(f"has a `{name}` of {printable(str(value), 30)}, not between 0 and {LARGEST}")
     return value
 

@@ -5,14 +5,12 @@ Null means absent, as in Kubernetes. That costs a second look, which only object
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from dovetail.engine.collector import collector_off
 from dovetail.kube.objects import without_nulls
 from dovetail.kube.problems import printable
 
@@ -103,7 +101,7 @@ class Reader(Generic[T]):
 
     def page(self, body: Body) -> Page[T]:
         """A list's answer. Raises one of UNREADABLE where it is no list."""
-        with _collector_off():
+        with collector_off():
             try:
                 found = self._page.decode(body)
                 return Page(found.items or [], [], found.metadata.resource_version, found.metadata.continue_)
@@ -141,15 +139,3 @@ def version_of(raw: Body | msgspec.Raw) -> str:
         return HEAD.decode(raw).version
     except UNREADABLE:
         return ""
-
-
-@contextmanager
-def _collector_off() -> Iterator[None]:
-    """Nothing of a list is garbage while it is read; looking for some takes longer than the reading."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

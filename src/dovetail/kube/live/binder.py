@@ -177,12 +177,7 @@ class Binder:
                 source = _POD.decode(await self._api.get(path))
                 if unsure and source.metadata.uid == bind.pod.uid and not source.spec.node_name:
                     self.stamps += 1  # a stamp that is there already would change nothing
-                    stamped = await put_stamp(
-                        self._api,
-                        path,
-                        bind.pod.uid,
-                        f"{self._epoch}.{self.stamps}",
-                    )
+                    stamped = await put_stamp(self._api, path, bind.pod.uid, f"{self._epoch}.{self.stamps}")
                     if stamped is None:
                         return Outcome(bind, Fate.GONE)
                     source = stamped

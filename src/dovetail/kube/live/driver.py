@@ -157,8 +157,6 @@ class Driver:
             uid = event.uid if isinstance(event, PodGone) else ""
             if isinstance(event, PodObserved):
                 uid = event.running.pod.uid
-                if self._is_as_placed(event):
-                    event = PodBound(event.at, uid)
             if uid:
                 self._leave_line(uid)
                 self._note_guess(uid, event)
@@ -180,17 +178,6 @@ class Driver:
             held = {share.uuid for share in self.scheduler.ledger.held_shares(uid)}
             if cards and not (held and held <= cards):
                 self._carry_out(self.scheduler.handle(event))
-
-    def _is_as_placed(self, event: PodObserved) -> bool:
-        """Our own placement, come true."""
-        running, ledger = event.running, self.scheduler.ledger
-        uid = running.pod.uid
-        return (
-            uid in ledger.pods
-            and ledger.node_of(uid) == running.node
-            and (running.shares is None or ledger.held_shares(uid) == running.shares)
-            and ledger.pods.pod(uid) == running.pod
-        )
 
     def _line_up(self, group: Group) -> None:
         """Whoever stands in another line, or waits with others, leaves those: it is asked for once."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from dovetail.engine.collector import collector_off
 from dovetail.engine.scheduler import Scheduler
 from dovetail.kube.api.client import Api, Json
 from dovetail.kube.api.errors import ApiError, Forbidden, Unavailable
@@ -132,17 +133,15 @@ class Service:
         await self._watch_over(leading)
 
     async def _get_ready(self, driver: Driver, arrival: Arrival, warming: asyncio.Task[bool]) -> None:
-        gc.disable()  # until all that stays is there: looking through it while it grows finds nothing
-        await self._list(driver)
-        if len(self.mirror.nodes) > FEW:  # booking thousands of pods is quicker with compiled kernels, too
-            self.state = "compiling kernels"
-            await asyncio.wait({warming})
+        with collector_off():
+            await self._list(driver)
+            if len(self.mirror.nodes) > FEW:  # booking thousands of pods is quicker with compiled kernels, too
+                self.state = "compiling kernels"
+                await asyncio.wait({warming})
             self._when_compiled(warming)
-        driver.take_truth()
+            driver.take_truth()
         if arrival is not Arrival.AFTER_GOODBYE:  # a Lease that was deleted looks like one that never was
             await self._fence(driver)
-        self._when_compiled(warming)
-        gc.enable()
         gc.collect()
         gc.freeze()  # what is there now stays: looking through it again and again costs more than it finds
         self.ready, self.state = True, "ready"

@@ -108,21 +108,33 @@ class Witness:
 
 
 class Tenants:
-    """Make pods one after the other, and take every second one away again some time later; all by the dice."""
+    """Make pods one after the other, and take every second one away again some time later; all by the dice.
+
+    `with Tenants(…) as tenants: …`; they stop with the block.
+    """
 
     def __init__(self, api: Client, seed: int, count: int, seconds: float) -> None:
         self._api, self._dice, self._count, self._pause = api, random.Random(seed), count, seconds / count
         self.made = self.left = 0
         self.error: BaseException | None = None
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def start(self) -> None:
+    def __enter__(self) -> Tenants:
         self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(60)
 
     def working(self) -> bool:
         return self._thread.is_alive()
 
     def join(self) -> None:
+        """Until all have come."""
         self._thread.join()
         if self.error is not None:
             raise self.error
@@ -145,7 +157,8 @@ class Tenants:
             for one in [one for one in leaving if one[0] <= number]:
                 leaving.remove(one)
                 self._leave(one[1])
-            time.sleep(max(0.0, started + number * self._pause - time.monotonic()))
+            if self._stop.wait(max(0.0, started + number * self._pause - time.monotonic())):
+                return
         for _, name in leaving:
             self._leave(name)
 

@@ -32,19 +32,18 @@ def test_killed_again_and_again_while_a_thousand_pods_come_and_go(
 ) -> None:
     kills, pods, dice = more(30, 120), more(1_000, 5_000), random.Random(SEED)
     create_all(api, (node(f"n{number:02}", gpus=8) for number in range(40)))
-    tenants = Tenants(api, SEED, pods, seconds=kills * 3.0)
-    with scheduling(plane, interpreted=False) as dovetail, Witness(api) as witness:
-        tenants.start()
-        for _ in range(kills):
+    killed, tenants = 0, Tenants(api, SEED, pods, seconds=kills * 3.0)
+    with scheduling(plane, interpreted=False) as dovetail, Witness(api) as witness, tenants:
+        while killed < kills or (tenants.working() and tenants.made < pods / 2):  # up to the middle of it, at least
             time.sleep(dice.uniform(0.0, dice.choice((0.2, 1.2))))  # most is under way just after it has started
             dovetail.kill()
             dovetail.start(wait=dice.random() < 0.7)  # else it is killed while it starts
-        assert tenants.made > pods / 2  # the kills were in the middle of it
+            killed += 1
         tenants.join()
         everybody_settled(api)
     assert witness.wrong == []
     assert len(witness.bound) > pods / 2
-    print(f"{kills} kills, {tenants.made} pods, {tenants.left} left, {len(witness.bound)} bound")
+    print(f"{killed} kills, {tenants.made} pods, {tenants.left} left, {len(witness.bound)} bound")
 
 
 def test_one_that_was_frozen_while_another_took_over_writes_nothing_more(
@@ -54,11 +53,10 @@ def test_one_that_was_frozen_while_another_took_over_writes_nothing_more(
     create_all(api, (node(f"n{number:02}", gpus=8) for number in range(10)))
     tenants = Tenants(api, SEED, rounds * 80, seconds=rounds * 10.0)
     terms = ("--lease-seconds", "3")
-    with scheduling(plane, *terms, "--identity", "a", interpreted=False) as one, Witness(api) as witness:
+    with scheduling(plane, *terms, "--identity", "a", interpreted=False) as one, Witness(api) as witness, tenants:
         other = Dovetail(plane, *terms, "--identity", "b", interpreted=False)
         try:
             other.start(wait=False)
-            tenants.start()
             leader, standby = one, other
             for _ in range(rounds):
                 time.sleep(dice.uniform(0.5, 2.0))

@@ -49,9 +49,8 @@ def test_throttling_failures_and_lost_answers(plane: ControlPlane, api: Client, 
     with BadProxy(api.access, SEED, **trouble) as proxy:
         road = proxy.kubeconfig(plane.kubeconfig("dovetail"), plane.path / "bad-road.kubeconfig")
         with scheduling(plane, "--kubeconfig", str(road)) as dovetail, kept_alive(dovetail), Witness(api) as witness:
-            tenants = Tenants(api, SEED, pods, seconds=pods / 20)
-            tenants.start()
-            tenants.join()
+            with Tenants(api, SEED, pods, seconds=pods / 20) as tenants:
+                tenants.join()
             everybody_settled(api, 180)
             proxy.trouble = {}
             everybody_settled(api)

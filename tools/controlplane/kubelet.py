@@ -157,22 +157,23 @@ class Kubelet:
         if not self._is_mine(pod):
             return
         if pod["metadata"].get("deletionTimestamp"):
-            self._do(uid, "stop", self._stop)
+            self._do(uid, "stop", self._stop, self.stop_delay)
         elif pod["status"].get("phase", "Pending") == "Pending" and uid not in self._answered:
-            self._do(uid, "start", self._start)
+            self._do(uid, "start", self._start, self.start_delay)
 
     def _is_mine(self, pod: Object) -> bool:
         name = pod["spec"]["nodeName"]
         return name in self._nodes and name not in self._dead
 
-    def _do(self, uid: str, what: str, work: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+    def _do(self, uid: str, what: str, work: Callable[[str, float], Coroutine[Any, Any, None]], delay: float) -> None:
+        """The delay is the one of this moment: whoever sees the pod under way may set another for the next."""
         key = (uid, what)
         if key not in self._busy:
-            self._busy[key] = task = self._tasks.create_task(work(uid))
+            self._busy[key] = task = self._tasks.create_task(work(uid, delay))
             task.add_done_callback(lambda _: self._busy.pop(key, None))
 
-    async def _start(self, uid: str) -> None:
-        await asyncio.sleep(self.start_delay)
+    async def _start(self, uid: str, delay: float) -> None:
+        await asyncio.sleep(delay)
         pod = self._pods.get(uid)
         if pod is None or pod["metadata"].get("deletionTimestamp") or not self._is_mine(pod):
             return
@@ -195,8 +196,8 @@ class Kubelet:
         what = lacking(self._nodes[name], there, pod) if self.counts else None
         return Refusal(f"OutOf{what}", f"Node didn't have enough resource: {what}") if what else None
 
-    async def _stop(self, uid: str) -> None:
-        await asyncio.sleep(self.stop_delay)
+    async def _stop(self, uid: str, delay: float) -> None:
+        await asyncio.sleep(delay)
         if uid in self._pods:
             body = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
             await self._hub.ask("DELETE", _path(self._pods[uid]), body, "application/json")

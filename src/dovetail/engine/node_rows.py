@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 import numpy as np
@@ -105,25 +105,20 @@ class NodeRows:
         if known is None:
             known = self._masks[rules] = OWN + 1 + len(self._masks)
             self._storage.add_mask(known)
-            active = (self._storage.rows.fact[: len(self.nodes), NODE_FLAGS] & ACTIVE).tolist()
-            self._storage.masks[known, : len(self.nodes)] = [
-                refused if there else INACTIVE for refused, there in zip(self._refusals(rules), active, strict=True)
-            ]
+            size = len(self.nodes)
+            active = (self._storage.rows.fact[:size, NODE_FLAGS] & ACTIVE) != 0
+            self._storage.masks[known, :size] = np.where(active, self._refusals(rules), INACTIVE)
         return known
 
-    def _refusals(self, rules: NodeRules) -> Iterator[int]:
+    def _refusals(self, rules: NodeRules) -> list[int]:
         """By row. Nodes that look alike to the rules are asked once: thousands of nodes have a few zones and pools."""
+        nodes = self.nodes
         if rules.looks_at_names:
-            yield from (int(rules.refusal(node)) for node in self.nodes)
-            return
-        labels = rules.labels_looked_at
-        asked: dict[tuple[object, ...], int] = {}
-        for node in self.nodes:
-            look = (node.unschedulable, node.taints, *map(node.labels.get, labels))
-            refused = asked.get(look)
-            if refused is None:
-                refused = asked[look] = int(rules.refusal(node))
-            yield refused
+            return [int(rules.refusal(node)) for node in nodes]
+        columns = [[node.labels.get(label) for node in nodes] for label in rules.labels_looked_at]
+        looks = list(zip([(node.unschedulable, node.taints) for node in nodes], *columns, strict=True))
+        said = {look: int(rules.refusal(node)) for look, node in dict(zip(looks, nodes, strict=True)).items()}
+        return [said[look] for look in looks]
 
     def write_own_mask(self, rules: NodeRules, refusals: Bytes) -> int:
         """For one decision: the rules' class, and these refusals where it has none."""

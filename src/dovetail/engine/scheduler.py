@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import replace
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -162,7 +161,7 @@ class Scheduler(Placer):
             not known.assumed
             and ledger.node_of(pod.uid) == running.node
             and self._holds(pod.uid, running.shares)
-            and replace(known.pod, labels=pod.labels) == pod
+            and known.pod.is_but_for_labels(pod)
         )
 
     def _holds(self, uid: str, shares: tuple[Share, ...] | None) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
+from operator import attrgetter
 
 from dovetail.model.decision import Share
 from dovetail.model.order import NaturalKey, natural
@@ -130,9 +131,15 @@ class Pod:
         """The same pod under another name and UID: a replica of this template."""
         return replace(self, name=uid, uid=uid)
 
+    def is_but_for_labels(self, other: Pod) -> bool:
+        """The same pod asking for the same, whatever labels it has."""
+        return _beside_labels(self) == _beside_labels(other)
+
     def rules_for(self, vendor: str) -> DeviceRules:
         return next((rules for rules in self.device_rules if rules.vendor == vendor), DeviceRules(vendor))
 
+
+_beside_labels = attrgetter(*(each.name for each in fields(Pod) if each.name != "labels"))
 
 POD_GROUP = "PodGroup/"  # no namespace has capital letters, so no pod's key starts like this
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
 
@@ -41,7 +42,7 @@ def main(folder: str) -> int:
     return 0 if judged["pass"] else 1
 
 
-def policy_table(gaps: list[Gap]) -> str:
+def policy_table(gaps: Sequence[Gap]) -> str:
     """Points of all GPU capacity; the worst over all seeds and all 131 columns."""
     rows = []
     for policy in POLICIES.values():
@@ -59,7 +60,7 @@ def policy_table(gaps: list[Gap]) -> str:
     )
 
 
-def random_table(gaps: list[Gap]) -> str:
+def random_table(gaps: Sequence[Gap]) -> str:
     """Points, of the means over seeds."""
     ends, fulls = random_gaps(gaps, END), random_gaps(gaps, FULL)
     rows = [(RANDOM, trace, f"{fulls[trace]:+.4f}", f"{ends[trace]:+.4f}") for trace in ends]

@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dovetail.engine.scheduler import Scheduler
+from dovetail.model.decision import Share
 from dovetail.model.device import Device
 from dovetail.model.events import NodeChanged, PodObserved
 from dovetail.model.node import Enforcer, Node
-from dovetail.model.pod import (
-    Container,
-    ContainerKind,
-    DeviceAsk,
-    DeviceRules,
-    Group,
-    Pod,
-    Profile,
-    RunningPod,
-    Share,
-)
+from dovetail.model.pod import Container, ContainerKind, DeviceAsk, DeviceRules, Group, Pod, Profile, RunningPod
 from dovetail.model.rules import NodeRules
 
 GIB = 2**30

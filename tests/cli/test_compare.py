@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -106,13 +108,24 @@ def test_several_traces_with_the_machines_they_share(run: Run, tmp_path: Path) -
     assert "friday: 2 nodes, 8 GPUs" in result.stdout
 
 
+@contextmanager
+def heeding_ctrl_c() -> Iterator[None]:
+    """A shell makes what it puts into the background ignore SIGINT, and children take that over."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_is_done(own_cache: Path, tmp_path: Path) -> None:
     """The signal goes to the whole group, workers included, as a terminal sends it."""
     command = [sys.executable, "-m", "dovetail.cli", "compare", "--jobs", "3000", "--cluster", "12xA100-SXM4-80GB:8"]
     command += ["--engine", "interpreted", "--seeds", "1-40", "--workers", "2", "-o", "table"]
     pipe = subprocess.PIPE
-    begun = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    with heeding_ctrl_c():
+        begun = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
     try:
         deadline = time.monotonic() + 60
         while len(results_in(own_cache)) < 3 and begun.poll() is None and time.monotonic() < deadline:

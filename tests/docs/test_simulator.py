@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 from dovetail.cli.main import cli
 from dovetail.cli.replay_output import INFLATION_CSV, TIME_CSV
 from dovetail.sim.results import Column, Delays, Inflation, ModelUse, NodeMap, Sample, Timed
-from dovetail.sim.statistics import INFLATION_MEASURES, TIME_MEASURES
+from dovetail.sim.statistics import INFLATION_MEASURES, TIME_MEASURES, Measure
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "simulator.md").read_text(encoding="utf-8")
 CONSOLE = re.findall(r"(?ms)^```console\n\$ dovetail (.*?)\n(.*?)^```$", PAGE)
@@ -50,7 +51,8 @@ def test_every_inner_field_is_named() -> None:
 
 def test_every_measure_is_named() -> None:
     text = section("Many runs")
-    for measure in (*INFLATION_MEASURES, *TIME_MEASURES):
+    measures: list[Measure[Any]] = [*INFLATION_MEASURES, *TIME_MEASURES]
+    for measure in measures:
         assert f"`{measure.key}`" in text, measure.key
 
 

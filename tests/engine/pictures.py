@@ -20,10 +20,11 @@ from dovetail.engine.state import (
     POD_ROW,
     POD_STATE,
 )
-from dovetail.model.decision import Decision
+from dovetail.model.decision import Decision, Share
 from dovetail.model.events import NodeChanged
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Quota
+from dovetail.model.reason import Reason
 from tests.strategies import ARGUMENTS, World
 
 
@@ -97,7 +98,7 @@ def _walk(table: Any, link: int, at: int) -> set[int]:
     return seen
 
 
-def said(decisions: Iterable[Decision]) -> list[tuple[object, ...]]:
+def said(decisions: Iterable[Decision]) -> list[tuple[str, str | None, tuple[Share, ...], Reason]]:
     """Decisions without the generation: what counts."""
     return [(d.uid, d.node, d.shares, d.reason) for d in decisions]
 

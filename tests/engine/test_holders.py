@@ -152,7 +152,7 @@ def test_a_call_in_parts_reads_like_its_parts() -> None:
     nodes = [node(name, gpus=2) for name in "ab"]
     at_once = cluster(*nodes).place(stream)
     assert isinstance(at_once, Decisions)
-    by_one, scheduler = [], cluster(*nodes)
+    by_one, scheduler = list[Decision](), cluster(*nodes)
     for one in stream:
         by_one += scheduler.place([group(*one.pods)])
     assert [(d.uid, d.node, d.shares, d.reason) for d in at_once] == [

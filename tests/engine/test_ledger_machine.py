@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import msgspec
@@ -143,7 +144,7 @@ class OrderlyWorld(RuleBasedStateMachine):
     @rule(seed=seeds, pods=st.integers(1, 6))
     def pods_arrive(self, seed: int, pods: int) -> None:
         for group in self.fresh(seed, pods):
-            self.handle(lambda at, group=group: GroupArrived(at, group))
+            self.handle(partial(GroupArrived, group=group))
 
     @rule(seed=seeds, written=st.booleans())
     def pod_is_observed(self, seed: int, written: bool) -> None:
@@ -264,7 +265,7 @@ class WildWorld(OrderlyWorld):
         where = chance.choice((*NAMES, "nobody-knows"))
         self.handle(lambda at: PodObserved(at, RunningPod(pod, where, shares if chance.random() < 0.7 else None)))
 
-    @precondition(lambda self: len(self.scheduler.waiting))
+    @precondition(lambda self: len(self.scheduler.waiting) > 0)
     @rule(seed=seeds, name=st.sampled_from(NAMES))
     def somebody_else_places_a_pod_that_waits(self, seed: int, name: str) -> None:
         pods = sorted((pod for group in self.scheduler.waiting for pod in group.pods), key=lambda pod: pod.uid)

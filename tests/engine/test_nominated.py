@@ -9,7 +9,17 @@ import pytest
 from dovetail.engine.audit import validate
 from dovetail.engine.explain import verdicts
 from dovetail.engine.scheduler import Scheduler
-from dovetail.model.events import Bind, Effect, GroupArrived, NodeChanged, PodBound, PodGone, PodNominated, PodObserved
+from dovetail.model.events import (
+    Bind,
+    Effect,
+    Event,
+    GroupArrived,
+    NodeChanged,
+    PodBound,
+    PodGone,
+    PodNominated,
+    PodObserved,
+)
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod, Profile, RunningPod
 from dovetail.model.reason import Reason
@@ -178,7 +188,7 @@ def test_all_who_wait_for_a_kept_node_are_let_in(strict: bool, how: str) -> None
     gang = Group("PodGroup/default/g", (pod("g0"), pod("g1")), minimum=2)
     scheduler.handle(GroupArrived(0.0, gang))
     assert bound(scheduler.handle(PodGone(1.0, "old"))) == {}
-    happens = {
+    happens: dict[str, Event] = {
         "withdrawn": PodNominated(2.0, preemptor, ""),
         "gone": PodGone(2.0, "preemptor"),
         "bound elsewhere": PodObserved(2.0, RunningPod(preemptor, "n2", ())),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -24,7 +26,7 @@ def whole(n: int, **facts: object) -> Pod:
     return pod(f"whole-{n}", WHOLE, node_policy="fgd", **facts)  # type: ignore[arg-type]
 
 
-def roomy(**options: object) -> Scheduler:
+def roomy(**options: Any) -> Scheduler:
     return cluster(node("n", gpus=100, cpu=10**6), **options)
 
 

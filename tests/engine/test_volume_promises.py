@@ -159,7 +159,7 @@ def test_a_change_helps_those_who_wait_for_it() -> None:
         (AttachLimits("a", {}), ["one", "made", "missing"]),
         (Attachment("x", "a", "csi.example.com", "v"), []),
     ):
-        assert helps(room, room.volumes.change((fact,)), *everybody) == helped, fact  # type: ignore[arg-type]
+        assert helps(room, room.volumes.change((fact,)), *everybody) == helped, fact
 
 
 def test_what_is_gone_helps_only_where_it_stood_in_the_way() -> None:
@@ -176,7 +176,7 @@ def test_what_is_gone_helps_only_where_it_stood_in_the_way() -> None:
         (limits, NOBODY),
         (Driver("csi.example.com"), Helps(classes=frozenset(("made",)))),
     ):
-        assert room.volumes.change((), (gone,)) == change, gone  # type: ignore[arg-type]
+        assert room.volumes.change((), (gone,)) == change, gone
     assert room.volumes.freed_by(pod("web", "data")) == ANYONE
     assert room.volumes.freed_by(pod("web")) == NOBODY
 

@@ -7,7 +7,16 @@ import pytest
 from dovetail.engine.volume_stock import VolumeError
 from dovetail.model.relations import Selector
 from dovetail.model.rules import AffinityTerm, Requirement
-from dovetail.model.volumes import AttachLimits, Attachment, Capacity, ClaimRef, Driver, StorageClass, Volume
+from dovetail.model.volumes import (
+    AttachLimits,
+    Attachment,
+    Capacity,
+    ClaimRef,
+    Driver,
+    StorageClass,
+    Volume,
+    VolumeFact,
+)
 from tests import builders
 from tests.engine.storeroom import (
     AT_ONCE,
@@ -58,8 +67,8 @@ def test_a_claim_must_exist() -> None:
         ([bound(kind=""), volume_of("v", bound())], {"a": ""}),
     ],
 )
-def test_only_claims_of_classes_that_wait_may_be_unbound(facts: list[object], says: object) -> None:
-    assert Storeroom(AT_ONCE, LOCAL, *facts, a={}).says(pod("web", "data")) == says  # type: ignore[arg-type]
+def test_only_claims_of_classes_that_wait_may_be_unbound(facts: list[VolumeFact], says: object) -> None:
+    assert Storeroom(AT_ONCE, LOCAL, *facts, a={}).says(pod("web", "data")) == says
 
 
 def test_a_claim_for_one_pod_is_used_by_one_pod() -> None:
@@ -174,7 +183,7 @@ def test_zones_are_not_asked_of_a_claim_that_was_made_for_the_pod() -> None:
 # ---- attach limits ----------------------------------------------------------------------------------------------
 
 
-def attached(name: str, **facts: object) -> tuple[Volume, object]:
+def attached(name: str, **facts: object) -> tuple[VolumeFact, VolumeFact]:
     """A volume of a CSI driver and its claim, both called so."""
     owner = bound(name, name)
     return volume_of(name, owner, driver="csi.example.com", handle=f"h-{name}", **facts), owner
@@ -182,7 +191,7 @@ def attached(name: str, **facts: object) -> tuple[Volume, object]:
 
 def test_a_node_attaches_as_many_volumes_as_its_driver_can() -> None:
     facts = [fact for name in "stuv" for fact in attached(name)]
-    room = Storeroom(*facts, AttachLimits("a", {"csi.example.com": 2}), a={}, b={})  # type: ignore[arg-type]
+    room = Storeroom(*facts, AttachLimits("a", {"csi.example.com": 2}), a={}, b={})
     assert room.says(pod("web", "s", "t", "u")) == {"a": "VOLUME_LIMIT", "b": ""}
     assert room.says(pod("web", "s", "t")) == {"a": "", "b": ""}
     room.runs(pod("one", "s"), "a")
@@ -198,7 +207,7 @@ def test_a_node_attaches_as_many_volumes_as_its_driver_can() -> None:
 @pytest.mark.parametrize("most", [{}, {"another.driver": 0}])
 def test_drivers_without_a_limit_attach_any_number(most: dict[str, int]) -> None:
     facts = [fact for name in "stu" for fact in attached(name)]
-    room = Storeroom(*facts, AttachLimits("a", most), a={})  # type: ignore[arg-type]
+    room = Storeroom(*facts, AttachLimits("a", most), a={})
     assert room.says(pod("web", "s", "t", "u")) == {"a": ""}
 
 
@@ -222,7 +231,7 @@ def test_what_is_attached_for_nobody_counts_too() -> None:
     """As kube-scheduler: also when it is the very volume that the pod wants."""
     facts = [fact for name in "st" for fact in attached(name)]
     there = Attachment("x", "a", "csi.example.com", "s")
-    room = Storeroom(*facts, there, AttachLimits("a", {"csi.example.com": 1}), a={})  # type: ignore[arg-type]
+    room = Storeroom(*facts, there, AttachLimits("a", {"csi.example.com": 1}), a={})
     assert room.says(pod("web", "t")) == {"a": "VOLUME_LIMIT"}
     assert room.says(pod("web", "s")) == {"a": "VOLUME_LIMIT"}
     room.runs(pod("first", "s"), "a")
@@ -233,8 +242,8 @@ def test_what_is_attached_for_nobody_counts_too() -> None:
 
 
 def test_attachments_and_limits_of_a_node_may_be_heard_of_before_the_node() -> None:
-    facts = [*attached("s"), *attached("t"), Attachment("x", "late", "csi.example.com", "s")]
-    room = Storeroom(*facts, AttachLimits("late", {"csi.example.com": 1}), a={})  # type: ignore[arg-type]
+    facts: list[VolumeFact] = [*attached("s"), *attached("t"), Attachment("x", "late", "csi.example.com", "s")]
+    room = Storeroom(*facts, AttachLimits("late", {"csi.example.com": 1}), a={})
     assert room.says(pod("web", "t")) == {"a": ""}
     room.add_node("late", {})
     assert room.says(pod("web", "t")) == {"a": "", "late": "VOLUME_LIMIT"}
@@ -242,7 +251,7 @@ def test_attachments_and_limits_of_a_node_may_be_heard_of_before_the_node() -> N
 
 def test_counts_follow_a_claim_that_gets_its_volume_later() -> None:
     limits = AttachLimits("a", {"csi.example.com": 1})
-    room = Storeroom(MADE, limits, claim("one", "made"), *attached("t"), a={})  # type: ignore[arg-type]
+    room = Storeroom(MADE, limits, claim("one", "made"), *attached("t"), a={})
     room.runs(pod("first", "one"), "a")
     assert room.says(pod("web", "t")) == {"a": "VOLUME_LIMIT"}
     room.now(volume_of("local", claim("one")), bound("one", "local"))  # and no CSI driver counts that one
@@ -364,8 +373,8 @@ def test_volumes_are_made_in_the_topologies_of_their_class(topologies: object, u
         ),
     ],
 )
-def test_volumes_are_made_where_their_driver_has_room(facts: list[object], says: str) -> None:
-    assert Storeroom(MADE, claim(kind="made"), *facts, a={}).says(pod("web", "data")) == {"a": says}  # type: ignore[arg-type]
+def test_volumes_are_made_where_their_driver_has_room(facts: list[VolumeFact], says: str) -> None:
+    assert Storeroom(MADE, claim(kind="made"), *facts, a={}).says(pod("web", "data")) == {"a": says}
 
 
 def test_a_claim_that_asks_for_no_size_needs_no_room() -> None:
@@ -381,7 +390,7 @@ def test_a_volume_that_is_being_made_for_a_node_binds_the_pod_to_it() -> None:
 
 def test_the_first_rule_that_is_broken_is_named_in_kube_schedulers_order() -> None:
     here = volume_of("s", bound("s", "s"), driver="csi.example.com", handle="h", node="b", labels={ZONE: "x"})
-    facts = [bound("s", "s"), here, LOCAL, claim("none")]
+    facts: list[VolumeFact] = [bound("s", "s"), here, LOCAL, claim("none")]
     nodes = {"a": {ZONE: "y"}, "b": {ZONE: "y"}, "c": {}}
     room = Storeroom(*facts, AttachLimits("a", {"csi.example.com": 0}), **nodes)
     assert room.says(pod("web", "s", "none")) == {"a": "VOLUME_LIMIT", "b": "VOLUME_NONE", "c": "VOLUME_NODE"}

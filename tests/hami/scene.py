@@ -166,7 +166,7 @@ def pod_manifest(pod: Pod, n: int = 0) -> Json:
         "nvidia.com/nouse-gpuuuid": ",".join(rules.nouse_uuids),
         "nvidia.com/numa-bind": "true" if rules.numa_bind else "",
     }
-    init, app = [], []
+    init, app = list[Json](), list[Json]()
     for container in pod.containers:
         limits: dict[str, str] = {}
         for ask in container.asks:

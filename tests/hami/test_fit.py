@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dovetail.engine.explain import verdicts
@@ -15,7 +17,7 @@ from tests.hami.conftest import Decide
 from tests.hami.scene import Given, Scene, Use, scene, started
 
 
-def one(memory: int = 1280, **facts: object) -> Device:
+def one(memory: int = 1280, **facts: Any) -> Device:
     return card("dev-0", memory, slots=100, **facts)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from tests.builders import ask, card, node, pod
@@ -10,7 +12,7 @@ from tests.hami.scene import Json, Scene, manifests, plan, pod_manifest, running
 LIMITS = "nvidia.com/"
 
 
-def asking(limits: dict[str, object], annotations: dict[str, str] | None = None) -> Json:
+def asking(limits: Mapping[str, object], annotations: dict[str, str] | None = None) -> Json:
     made = pod_manifest(pod("p", ask(1, 1)))
     made["spec"]["containers"][0]["resources"] = {"limits": {LIMITS + name: value for name, value in limits.items()}}
     made["metadata"]["annotations"] = annotations or {}

@@ -5,7 +5,7 @@ HAMi's table says whether A stands before B in a list that is walked from its en
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -15,7 +15,8 @@ from tests.builders import ask, card, node, pod
 from tests.hami.scene import scene, started
 
 
-class Seen(NamedTuple):
+@dataclass(frozen=True)
+class Seen:
     """A card whose memory in use gives it such a place among scores, whatever its slots."""
 
     score: int

@@ -75,7 +75,8 @@ def test_v27_init_holds_the_larger_part_until_it_ends(model: str) -> None:
         return gpu.slots_used, gpu.memory_used_mib, gpu.compute_used_milli
 
     def quota_left() -> list[int]:
-        return scheduler.quotas.allowance(pod("q", ask(1)), scheduler.intern.vendors)[0].tolist()
+        left: list[int] = scheduler.quotas.allowance(pod("q", ask(1)), scheduler.intern.vendors)[0].tolist()
+        return left
 
     assert booked() == (1, 20_000, 100)
     assert quota_left()[0] == 25_000 - 20_000

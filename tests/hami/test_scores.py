@@ -20,7 +20,7 @@ def busyness(
     slots: tuple[int, int],
     memory: tuple[int, int, int],
     cores: tuple[int, int, int],
-    weights: tuple[int, ...] = (1,) * 3,
+    weights: tuple[int, int, int] = (1, 1, 1),
 ) -> float:
     """Of a card with used/count slots and asked/used/total MiB and cores."""
     compute = [10 * amount for amount in cores]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.kube.assigned import AssignmentError, Entry, decode, encode
 from dovetail.model.decision import Share
-from tests.kube.manifests import ALLOCATED, CORES, GPU, MEM, card, container, node, pod, read, said
+from tests.kube.manifests import ALLOCATED, CORES, GPU, MEM, Object, card, container, node, pod, read, said
 
 UUIDS = st.text("abcdefGPU-0123456789/", min_size=1, max_size=12)
 SHARES = st.builds(
@@ -57,7 +59,7 @@ def test_empty_containers_of_old_versions_and_after_allocation() -> None:
     assert decode("") == ()
 
 
-def shares(text: str, *containers: dict[str, object], **fields: object) -> tuple[Share, ...] | None:
+def shares(text: str, *containers: Object, **fields: Any) -> tuple[Share, ...] | None:
     source = pod("p", *containers, meta={"annotations": {ALLOCATED: text}}, nodeName="n", **fields)
     (running,) = read(source, node("n", card("GPU0"))).running
     return running.shares

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ def asks(count: int, mib: int = 0, percent: int | None = None, cores: int = 0) -
         ({"gpu": 1, "gpumem": 1000, "gpucores": 120}, asks(1, 1000, None, 100)),
     ],
 )
-def test_v24_what_is_written_and_what_is_asked(limits: dict[str, object], expected: DeviceAsk | None) -> None:
+def test_v24_what_is_written_and_what_is_asked(limits: dict[str, Any], expected: DeviceAsk | None) -> None:
     assert ask_of(gpu_pod(**limits)) == expected
 
 
@@ -60,7 +61,7 @@ def test_v24_what_is_written_and_what_is_asked(limits: dict[str, object], expect
         ({"gpu": 1, "gpucores": 0}, 0),
     ],
 )
-def test_v24_a_whole_card_is_exclusive_unless_cores_are_stated(limits: dict[str, object], cores: int) -> None:
+def test_v24_a_whole_card_is_exclusive_unless_cores_are_stated(limits: dict[str, Any], cores: int) -> None:
     ask = ask_of(gpu_pod(**limits))
     assert ask is not None
     assert ask.compute_milli == cores * 10
@@ -110,7 +111,7 @@ def test_gibibytes_are_warned_of_with_what_to_write() -> None:
         ({"gpu": "9" * 30}, GPU),
     ],
 )
-def test_nonsense_is_refused_and_the_field_named(limits: dict[str, object], field: str) -> None:
+def test_nonsense_is_refused_and_the_field_named(limits: dict[str, Any], field: str) -> None:
     given = read(gpu_pod(**limits))
     refusal = only_pod(gpu_pod(**limits)).refusal
     assert refusal is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dovetail.model.reason import Reason
@@ -11,7 +13,7 @@ from tests.kube.manifests import Object, container, only_pod, pod, read, said
 MIB = 1 << 20
 
 
-def cpu(amount: str, **fields: object) -> Object:
+def cpu(amount: str, **fields: Any) -> Object:
     return container({}, {"cpu": amount}, **fields)
 
 

@@ -196,7 +196,8 @@ def wrongly_pending(api: Client) -> list[str]:
         }
         free: dict[str, int] = defaultdict(int)
         for uuid, card in known.items():
-            ask = Use("", 1, limits.get("nvidia.com/gpumem", card["devmem"]), limits.get("nvidia.com/gpucores", 0))
+            whole: int = card["devmem"]
+            ask = Use("", 1, limits.get("nvidia.com/gpumem", whole), limits.get("nvidia.com/gpucores", 0))
             free[card["node"]] += card.get("health", False) and not over(uuid, card, [*use[uuid], ask])
         roomy = [node for node, count in free.items() if count >= limits["nvidia.com/gpu"]]
         if roomy:

@@ -201,8 +201,8 @@ def _pod(made: Case, name: str, claims: list[str], ephemeral: bool = False, **sp
         {"name": f"v{n}", "persistentVolumeClaim": {"claimName": claim}} for n, claim in enumerate(claims)
     ]
     if ephemeral:
-        inner = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-        inner["storageClassName"] = made.name("class")  # type: ignore[assignment]
+        inner: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        inner["storageClassName"] = made.name("class")
         volumes.append({"name": "own", "ephemeral": {"volumeClaimTemplate": {"spec": inner}}})
     container = {"name": "main", "image": "registry.k8s.io/pause:3.10"}
     body = {"containers": [container], "volumes": volumes, **spec}

@@ -85,7 +85,7 @@ def test_each_strategy_keeps_its_promise_on_100_mixed_nodes_half_full(
             opened[letter] = {piece.card for piece in held if before[piece.card] == 0}
             assert faults(api) == []
             api.delete("Deployment", f"demo-{letter}", "default")
-            api.wait_until(lambda name=letter: not _of(api, name), "the Deployment's pods are gone", 60)
+            _until_gone(api, letter)
     assert len(nodes["a"]) < len(nodes["b"])  # node binpack against node spread
     assert len(nodes["c"]) < len(nodes["d"])
     assert len(nodes["b"]) == len(nodes["d"]) == REPLICAS  # spread: a node each, there are enough
@@ -93,6 +93,10 @@ def test_each_strategy_keeps_its_promise_on_100_mixed_nodes_half_full(
     assert len(opened["a"]) <= len(opened["c"])  # GPU binpack fills cards in use before it takes idle ones
     assert len(opened["b"]) <= len(opened["d"])
     _packed_into_the_busiest(nodes["a"], cards, before)
+
+
+def _until_gone(api: Client, letter: str) -> None:
+    api.wait_until(lambda: not _of(api, letter), "the Deployment's pods are gone", 60)
 
 
 def _of(api: Client, letter: str) -> list[Object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from typing import Any
 
 from tests.live.dovetail_process import scheduling
 from tests.live.faults import Witness, create_all, everybody_settled, mixed, more
@@ -95,7 +96,7 @@ def test_pods_deleted_while_they_are_bound_and_names_that_come_again(
         for turn in range(more(8, 80)):
             create_all(api, (mixed(dice, f"web-{number}") for number in range(20)))
             time.sleep(dice.uniform(0.0, 0.4))
-            now = {"gracePeriodSeconds": 0} if turn % 2 else {}
+            now: dict[str, Any] = {"gracePeriodSeconds": 0} if turn % 2 else {}
             for number in range(20):
                 api.delete("Pod", f"web-{number}", **now)
             api.wait_until(lambda: not api.list("Pod"), "they are gone")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -44,7 +45,7 @@ FIRST = int(os.environ.get("DOVETAIL_ORACLE_FIRST", "1"))
 RULES_OF = (1, 36)  # docs/live.md
 
 # Each of these must have said no and yes often enough to mean something.
-RULES = {
+RULES: dict[Reason, Callable[[Pod], bool]] = {
     Reason.NODE_UNSCHEDULABLE: lambda pod: True,
     Reason.TAINT: lambda pod: True,
     Reason.NODE_SELECTOR: lambda pod: bool(pod.node_rules.selector),
@@ -183,10 +184,10 @@ class Trial:
             made = self.kube.put_running(pod, self.case.resized.get(key), key in self.case.leaving)
             self.ours.put_pod(made)
             self.there.append(made)
-        for pod, node in self.case.nominated:
+        for pod, where in self.case.nominated:
             made = self.kube.create(pod)
             self.there.append(made)
-            self.nominate(made, node)
+            self.nominate(made, where)
         chance = Random(self.case.seed)
         placed: list[Object] = []
         for pod in self.case.pods:

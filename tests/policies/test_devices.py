@@ -8,12 +8,13 @@ from random import Random
 import pytest
 
 from dovetail.model.device import Device
+from dovetail.model.node import Node
 from dovetail.model.pod import DeviceRules
 from tests.builders import ask, card, cluster, node, place, pod, use
 from tests.policies.scores import taken
 
 
-def eight(links: tuple[tuple[int, ...], ...] = ()) -> object:
+def eight(links: tuple[tuple[int, ...], ...] = ()) -> Node:
     """Two NUMA nodes of four cards."""
     return node("n", *(card(f"g{n}", index=n, numa=n // 4) for n in range(8)), links=links)
 

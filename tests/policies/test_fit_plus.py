@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,9 @@ from dovetail.model.rules import NodeRules
 from tests.policies.scores import scores
 
 GPU = "example.com/gpu"
-ARGUMENTS = {"resources": {GPU: {"type": "MostAllocated", "weight": 2}, "cpu": {"type": "LeastAllocated", "weight": 1}}}
+ARGUMENTS: dict[str, Any] = {
+    "resources": {GPU: {"type": "MostAllocated", "weight": 2}, "cpu": {"type": "LeastAllocated", "weight": 1}}
+}
 
 
 def machine(name: str) -> Node:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -61,13 +62,13 @@ def test_weights() -> None:
 
 def test_an_extended_resource_counts_where_it_is_asked_for_and_there() -> None:
     """2 of 8 dongles: 25. A node without any is scored by cpu and memory alone, one that is not asked likewise."""
-    arguments = {"resources": {DONGLE: 1}}
+    arguments: dict[str, Any] = {"resources": {DONGLE: 1}}
     nodes = [machine("n1", dongles=8)]
     wanted = with_policy(asks("p", 500, GIB, dongles=2), "most-allocated")
     assert scores("most-allocated", nodes, wanted, **arguments) == {"n1": 25.0}
     plain = with_policy(asks("q", 500, GIB), "most-allocated")
     assert scores("most-allocated", nodes, plain, **arguments) == {"n1": 0.0}
-    both = {"resources": {DONGLE: 1, "cpu": 1}}
+    both: dict[str, Any] = {"resources": {DONGLE: 1, "cpu": 1}}
     # cpu 500 × 100 // 4000 = 12; with 25: 37 // 2 = 18.
     assert scores("most-allocated", nodes, wanted, **both) == {"n1": 18.0}
 
@@ -86,7 +87,7 @@ def test_an_extended_resource_counts_where_it_is_asked_for_and_there() -> None:
 )
 def test_the_shape_is_linear_between_its_points(shape: list[tuple[int, int]], cpu: int, expected: float) -> None:
     nodes, wanted = [machine("n1")], with_policy(asks("p", cpu, GIB), "requested-to-capacity-ratio")
-    arguments = {
+    arguments: dict[str, Any] = {
         "shape": [{"utilization": utilization, "score": points} for utilization, points in shape],
         "resources": {"cpu": 1},
     }
@@ -115,6 +116,6 @@ def test_a_resource_that_scores_nothing_is_left_out_of_both_sums_and_halves_roun
         {"shapes": []},
     ],
 )
-def test_wrong_arguments_are_named(arguments: dict[str, object]) -> None:
+def test_wrong_arguments_are_named(arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"policyArguments\.requested-to-capacity-ratio"):
         scores("requested-to-capacity-ratio", [machine("n1")], asks("p", 1, 1), **arguments)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dovetail.engine.explain import verdicts
+from dovetail.model.node import Node
 from tests.builders import ask, card, cluster, node, place, pod, use
 
 
-def three() -> list[object]:
+def three() -> list[Node]:
     return [node(name, card(f"{name}/0")) for name in ("a", "b", "c")]
 
 

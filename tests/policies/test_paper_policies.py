@@ -6,8 +6,9 @@ import pytest
 
 from dovetail.engine.explain import verdicts
 from dovetail.engine.scheduler import Scheduler
+from dovetail.model.decision import Share
 from dovetail.model.events import PodObserved
-from dovetail.model.pod import DeviceAsk, Pod, RunningPod, Share
+from dovetail.model.pod import DeviceAsk, Pod, RunningPod
 from tests.builders import ask, card, cluster, node, place, pod, use
 from tests.policies.scores import scores
 

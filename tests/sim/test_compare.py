@@ -82,8 +82,11 @@ BASE = Task(digest_of(TRACE), TRACE.name, "fgd", 5, PLAIN, ORDER)
         {"order": None},
         {"order": SWAPPED},
         {"order": OTHER_NODES},
-        *({"setting": replace(PLAIN, **one)} for one in ({"told": False}, {"ratio": 1.2}, {"engine": "compiled"})),
-        *({"setting": replace(PLAIN, **one)} for one in ({"mode": "time"}, {"queue": "strict"})),
+        {"setting": replace(PLAIN, told=False)},
+        {"setting": replace(PLAIN, ratio=1.2)},
+        {"setting": replace(PLAIN, engine="compiled")},
+        {"setting": replace(PLAIN, mode="time")},
+        {"setting": replace(PLAIN, queue="strict")},
     ],
     ids=str,
 )

@@ -234,7 +234,7 @@ def test_a_cluster_in_a_line() -> None:
 )
 def test_parameters_are_checked(parameters: dict[str, float], says: str) -> None:
     with pytest.raises(TraceError, match=says):
-        made(**parameters)
+        made(DEFAULT_CLUSTER, **parameters)
 
 
 def test_every_parameter_has_its_range() -> None:

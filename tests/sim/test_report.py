@@ -190,7 +190,7 @@ def test_one_seed_says_that_there_is_no_interval() -> None:
 def test_runs_without_gpus_columns_or_samples_still_make_a_page() -> None:
     placed, waited = inflation(models=SMALL), timed()
     bare = NodeMap("cpu-only", "", [])
-    results = [
+    results: list[Result] = [
         replace(placed, columns={}, models={}, map=[bare]),
         replace(waited, samples=[], hours_capacity=0.0, models={}, map=[], by_tenant={"": waited.delays}),
     ]

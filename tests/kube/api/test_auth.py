@@ -83,9 +83,9 @@ async def test_a_client_certificate_from_data_and_from_files(authority: trustme.
 
 async def test_a_key_of_another_certificate(authority: trustme.CA) -> None:
     one, other = authority.issue_cert("one"), authority.issue_cert("other")
-    bad = {"certificate": Pem(data=one.cert_chain_pems[0].bytes()), "key": Pem(data=other.private_key_pem.bytes())}
+    certificate, key = Pem(data=one.cert_chain_pems[0].bytes()), Pem(data=other.private_key_pem.bytes())
     with pytest.raises(ConfigError, match="client-certificate-data") as caught:
-        await Credentials(Connection("https://x", "context one of FILE", **bad)).proof()
+        await Credentials(Connection("https://x", "context one of FILE", certificate=certificate, key=key)).proof()
     assert "PRIVATE" not in str(caught.value)
 
 

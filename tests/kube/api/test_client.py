@@ -219,7 +219,7 @@ async def test_requests_share_connections() -> None:
 
 async def test_a_watch_ends_when_the_client_is_closed() -> None:
     async with serving() as stub, api_of(stub) as api, api.stream(PODS, {"watch": "true"}, quiet=60) as read:
-        reading = asyncio.create_task(read())
+        reading = asyncio.ensure_future(read())
         await asyncio.sleep(0)
         await api.close()
         with pytest.raises(Unavailable, match="closed by ourselves"):

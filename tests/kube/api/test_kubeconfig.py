@@ -15,14 +15,18 @@ SECRET = "s3cr3t-t0k3n"
 
 
 def config(
-    name: str = "one", *, current: str | None = "one", user: dict[str, Any] | None = None, **cluster: Any
+    name: str = "one",
+    *,
+    current: str | None = "one",
+    user: dict[str, Any] | None = None,
+    cluster: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """A kubeconfig with one context, cluster and user of that name."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
         **({"current-context": current} if current else {}),
-        "clusters": [{"name": name, "cluster": {"server": f"https://{name}:6443", **cluster}}],
+        "clusters": [{"name": name, "cluster": {"server": f"https://{name}:6443", **(cluster or {})}}],
         "users": [{"name": name, "user": {"token": SECRET} if user is None else user}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": f"ns-{name}"}}],
     }
@@ -72,7 +76,7 @@ def test_paths_are_relative_to_their_own_file(tmp_path: Path) -> None:
     write(tmp_path / "b" / "me.key", "KEY")
     write(tmp_path / "b" / "token", "tok")
     user = {"client-certificate": "me.pem", "client-key": "me.key", "tokenFile": "token"}
-    one = config(**{"certificate-authority": "ca.pem"})
+    one = config(cluster={"certificate-authority": "ca.pem"})
     a = write(tmp_path / "a" / "config", {**one, "users": []})
     b = write(tmp_path / "b" / "config", {"users": config(user=user)["users"]})
     found = from_files([a, b])
@@ -84,7 +88,7 @@ def test_paths_are_relative_to_their_own_file(tmp_path: Path) -> None:
 def test_data_wins_over_files(tmp_path: Path) -> None:
     data = base64.b64encode(b"PEM").decode()
     path = write(
-        tmp_path / "config", config(**{"certificate-authority-data": data, "certificate-authority": "/missing"})
+        tmp_path / "config", config(cluster={"certificate-authority-data": data, "certificate-authority": "/missing"})
     )
     found = from_files([path])
     assert found.ca is not None
@@ -94,7 +98,7 @@ def test_data_wins_over_files(tmp_path: Path) -> None:
 
 def test_everything_else_a_cluster_says(tmp_path: Path) -> None:
     said = {"insecure-skip-tls-verify": True, "tls-server-name": "kubernetes", "proxy-url": "http://proxy:3128"}
-    found = from_files([write(tmp_path / "config", config(**said))])
+    found = from_files([write(tmp_path / "config", config(cluster=said))])
     assert (found.insecure, found.server_name, found.proxy) == (True, "kubernetes", "http://proxy:3128")
 
 
@@ -123,13 +127,16 @@ def test_acting_as_somebody_else(tmp_path: Path) -> None:
         (config(current=None), "FILE: current-context is not set; say --context NAME or set it: known: one"),
         ({**config(), "clusters": []}, "FILE: contexts[one].cluster: there is no cluster 'one' in clusters"),
         ({**config(), "users": None}, "FILE: contexts[one].user: there is no user 'one' in users"),
-        (config(server="one:6443"), "FILE: clusters[one].cluster.server: must be a URL"),
-        (config(**{"proxy-url": "socks5://x"}), "FILE: clusters[one].cluster.proxy-url: only http:// and https://"),
+        (config(cluster={"server": "one:6443"}), "FILE: clusters[one].cluster.server: must be a URL"),
         (
-            config(**{"certificate-authority-data": "%%%"}),
+            config(cluster={"proxy-url": "socks5://x"}),
+            "FILE: clusters[one].cluster.proxy-url: only http:// and https://",
+        ),
+        (
+            config(cluster={"certificate-authority-data": "%%%"}),
             "FILE: clusters[one].cluster.certificate-authority-data: is not",
         ),
-        (config(**{"certificate-authority": "/no/ca"}), "cluster.certificate-authority: there is no file /no/ca"),
+        (config(cluster={"certificate-authority": "/no/ca"}), "cluster.certificate-authority: there is no file /no/ca"),
         (config(user={"tokenFile": "/no/token"}), "FILE: users[one].user.tokenFile: there is no file /no/token"),
         (config(user={"client-key-data": "QQ=="}), "FILE: users[one].user.client-certificate: is missing"),
         (config(user={"auth-provider": {"name": "gcp"}}), "FILE: users[one].user.auth-provider: was removed"),
@@ -227,11 +234,11 @@ def test_the_home_folder_comes_last(tmp_path: Path) -> None:
     ],
 )
 def test_a_proxy_of_the_environment(tmp_path: Path, server: str, exempt: str, proxied: bool) -> None:
-    path = write(tmp_path / "config", config(server=server))
+    path = write(tmp_path / "config", config(cluster={"server": server}))
     environ = {"https_proxy": "proxy:3128", "NO_PROXY": exempt}
     assert find(environ, kubeconfig=path).proxy == ("http://proxy:3128" if proxied else None)
 
 
 def test_the_proxy_in_the_file_wins(tmp_path: Path) -> None:
-    path = write(tmp_path / "config", config(**{"proxy-url": "http://mine:1"}))
+    path = write(tmp_path / "config", config(cluster={"proxy-url": "http://mine:1"}))
     assert find({"HTTPS_PROXY": "http://other:2"}, kubeconfig=path).proxy == "http://mine:1"

@@ -27,7 +27,24 @@ ON_PODS = (
     "dovetail.dev/epoch",
     "dovetail.dev/owner",
 )
-NUMBERS = (0, -1, 1, 2**31, 2**63, 2**64, -(2**63), 10**30, 0.5, 1e308, "NaN", "１２", None, True, [], {})
+NUMBERS: tuple[object, ...] = (
+    0,
+    -1,
+    1,
+    2**31,
+    2**63,
+    2**64,
+    -(2**63),
+    10**30,
+    0.5,
+    1e308,
+    "NaN",
+    "１２",
+    None,
+    True,
+    [],
+    {},
+)
 TEXTS = (
     "",
     " ",

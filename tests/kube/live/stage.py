@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -11,11 +11,11 @@ from dovetail.engine.scheduler import Scheduler
 from dovetail.kube import objects
 from dovetail.kube.api.typed import Ref
 from dovetail.kube.api.watch import Changed, Deleted
-from dovetail.kube.live.binder import Fate, Outcome
+from dovetail.kube.live.binder import Binder, Fate, Outcome
 from dovetail.kube.live.driver import Driver
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.reader import Reader
-from dovetail.kube.live.tell import Condition, Note
+from dovetail.kube.live.tell import Condition, Note, Teller
 from dovetail.kube.settings import Settings
 from dovetail.model.events import Bind
 from dovetail.model.pod import Pod
@@ -57,8 +57,9 @@ class Stage:
         self.driver = Driver(
             self.scheduler, self.mirror, epoch="1.me", now=lambda: self.clock, log=lambda text: self.log.append(text)
         )
-        self.hands: Any = Hands()
-        self.driver.binder = self.driver.teller = self.hands
+        self.hands = Hands()
+        self.driver.binder = cast(Binder, self.hands)
+        self.driver.teller = cast(Teller, self.hands)
 
     async def __aenter__(self) -> Stage:
         self._running = asyncio.create_task(self.driver.run())

@@ -15,8 +15,10 @@ from dovetail.kube.api.watch import Changed, Deleted
 from dovetail.kube.live import reader as reading
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.reader import Reader
+from dovetail.kube.requests import pod_from
 from dovetail.kube.settings import Settings
 from dovetail.model.events import NodeChanged, NodeGone
+from dovetail.model.pod import Pod
 from tools.controlplane.objects import gpu_limits, node, pod
 
 
@@ -55,9 +57,13 @@ SPREAD = {
 def test_a_bound_pod_is_read_by_the_template_it_waited_with(
     spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader, read = _reader(), []
-    pod_from = reading.pod_from
-    monkeypatch.setattr(reading, "pod_from", lambda *words: read.append(1) or pod_from(*words))
+    reader, read = _reader(), list[int]()
+
+    def counted(*words: Any) -> Pod:
+        read.append(1)
+        return pod_from(*words)
+
+    monkeypatch.setattr(reading, "pod_from", counted)
     waiting = reader.pod(_pod(spec=spec)).pod
     given = {
         "hami.io/vgpu-node": "n",

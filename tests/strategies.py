@@ -147,7 +147,7 @@ def some_pod(chance: Random, name: str, profiles: tuple[Profile, ...] = ALL_PROF
 
 
 def some_ask(chance: Random) -> DeviceAsk:
-    """By MiB, by per cent, or whole cards."""
+    """By MiB, which now and then are a default and nobody's wish, by per cent, or whole cards."""
     vendor = chance.choice(("NVIDIA",) * 15 + ("AMD",))
     count, cores = chance.choice((1, 1, 1, 1, 1, 2, 2, 3)), chance.choice((0, 0, 100, 300, 500, 1000))
     way = chance.random()
@@ -155,9 +155,8 @@ def some_ask(chance: Random) -> DeviceAsk:
         return DeviceAsk(vendor, count, 0, 100, 1000)
     if way < 0.3:
         return DeviceAsk(vendor, count, 0, chance.choice((1, 25, 50, 100)), cores)
-    return DeviceAsk(
-        vendor, count, chance.choice((0, 1, 500, 1000, 1000, 1000, 2000, 2000, 3000, 4000, 9000)), None, cores
-    )
+    memory = chance.choice((0, 1, 500, 1000, 1000, 1000, 2000, 2000, 3000, 4000, 9000))
+    return DeviceAsk(vendor, count, memory, None, cores, plain=way > 0.9)
 
 
 def _device_rules(chance: Random) -> DeviceRules:

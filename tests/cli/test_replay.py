@@ -59,7 +59,8 @@ def test_it_works_without_data(run: Run) -> None:
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0].startswith("generated, fgd, seed 42 on 3 nodes with 16 GPUs: ")  # 2 × 4 + 8
-    for words in ("GPU capacity placed", "GPU capacity fragmented", "pods without a place", "left free", "GPU MODEL"):
+    fragmented = ("GPU capacity fragmented", "of what is idle")
+    for words in ("GPU capacity placed", *fragmented, "pods without a place", "left free", "GPU MODEL"):
         assert any(line.startswith(words) for line in lines), words
     assert lines[-1].endswith("decisions/s (interpreted)")
     assert run("replay", "--trace", "generated", *SMALL).stdout.splitlines()[:-1] == lines[:-1]
@@ -70,10 +71,16 @@ def test_over_time(run: Run) -> None:
     result = run("replay", *small)
     assert result.exit_code == 0
     assert result.stdout.startswith("generated, fgd, seed 42 on 3 nodes with 16 GPUs: 80 jobs, backfill queue\n")
-    for words in ("wait before the start", "GPU-hours in use", "GPU-hours idle and wanted", "finished"):
-        assert f"\n{words}" in result.stdout
+    waits = ("wait before the start", "GPU-hours in use", "GPU-hours idle and wanted", "finished")
+    for words in (*waits, "free when busiest", "fragmented when busiest", "SIZE OF JOB", "TENANT"):
+        assert f"\n{words}" in result.stdout, words
     found = json.loads(run("replay", *small, "--queue", "strict", "-o", "json").stdout)
     assert (found["mode"], found["queue"], found["jobs"]) == ("time", "strict", 80)
+    assert {"nodes_free", "gpus_free", "frag_pct", "frag_ratio_pct"} <= set(found)
+    for users in (found["by_tenant"], found["by_size"]):
+        assert all({"gpu_hours", "gpu_hours_pct"} <= set(usage) for usage in users.values())
+        hours = sum(usage["gpu_hours_pct"] for usage in users.values())
+        assert 0 < hours <= 100 * found["hours_allocated"] / found["hours_capacity"] + 1e-9
     rows = list(csv.DictReader(run("replay", *small, "-o", "csv").stdout.splitlines()))
     assert list(rows[0]) == ["trace", "policy", "seed", "queue", "at", "allocated_pct", "waiting"]
 

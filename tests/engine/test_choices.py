@@ -11,7 +11,7 @@ from dovetail.engine.explain import explain, verdicts
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.usage import CardUse, usage
 from dovetail.model.device import WHOLE_COMPUTE, type_matches
-from dovetail.model.node import Node
+from dovetail.model.node import Enforcer, Node
 from dovetail.model.pod import DeviceAsk, Group, Pod, Profile
 from dovetail.model.reason import Reason
 from dovetail.policies.table import NODE_POLICIES as NODES
@@ -45,10 +45,11 @@ def holds(card: CardUse) -> tuple[int, int, int]:
     return card.slots_used, card.compute_used_milli, card.memory_used_mib
 
 
-def emptier(a: CardUse, b: CardUse) -> bool:
-    """At most as much in slots, compute and memory, and less in one of them; only cards of equal size compare."""
+def emptier(a: CardUse, b: CardUse, weights: tuple[int, int, int]) -> bool:
+    """At most as much in slots, compute and memory, and less in one that counts; only cards of equal size compare."""
     sizes = {(c.device.slots, c.device.compute_milli, c.device.memory_mib) for c in (a, b)}
-    return len(sizes) == 1 and holds(a) != holds(b) and all(x <= y for x, y in zip(holds(a), holds(b), strict=True))
+    rows = list(zip(holds(a), holds(b), weights, strict=True))
+    return len(sizes) == 1 and all(x <= y for x, y, _ in rows) and any(x < y and weight for x, y, weight in rows)
 
 
 def only_cards(pod: Pod) -> bool:
@@ -65,6 +66,7 @@ def test_binpack_takes_no_emptier_card_and_spread_no_fuller_one(policy: str) -> 
     @given(worlds(nodes=4, pods=30, profiles=profiles))
     def property_holds(world: World) -> None:
         scheduler = made(world.nodes)
+        stock = {node.name for node in world.nodes if node.enforcer is Enforcer.STOCK}
         for group in alone(world.groups):
             before = {use.node.name: use.cards for use in usage(scheduler)}
             (decision,) = scheduler.place([group])
@@ -72,6 +74,8 @@ def test_binpack_takes_no_emptier_card_and_spread_no_fuller_one(policy: str) -> 
             if decision.node is None or not only_cards(pod):
                 continue
             (ask,) = (ask for container in pod.containers for ask in container.asks)
+            if decision.node in stock:
+                ask = replace(ask, memory_percent=100)  # whole cards, whatever the default is
             cards = {card.device.uuid: card for card in before[decision.node]}
             taken = {share.uuid for share in decision.shares}
             left = [card for uuid, card in cards.items() if uuid not in taken and accepts(card, ask, pod)]
@@ -82,9 +86,9 @@ def test_binpack_takes_no_emptier_card_and_spread_no_fuller_one(policy: str) -> 
                 for other in left:
                     seen["choices"] += holds(other) != holds(cards[uuid])
                     if policy == "binpack":
-                        assert not emptier(cards[uuid], other)
+                        assert not emptier(cards[uuid], other, pod.profile.weights)
                     else:
-                        assert not emptier(other, cards[uuid])
+                        assert not emptier(other, cards[uuid], pod.profile.weights)
 
     property_holds()
     assert seen["choices"] > 50, seen

@@ -247,3 +247,18 @@ def test_nothing_is_kept_for_a_pod_that_was_bound(labels: dict[str, str]) -> Non
     assert arrive(scheduler, pod("next")) == {}
     assert bound(scheduler.handle(PodGone(2.0, "tenant"))) == {"next": "n1"}
     validate(scheduler.ledger)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_an_older_pod_that_yields_does_not_hold_up_the_one_it_yields_to(late: bool) -> None:
+    """They ask for the same. Whether the nomination comes before the pod gets in line, or after."""
+    scheduler = cluster(node("n1", cpu=1000))
+    scheduler.handle(PodObserved(0.0, RunningPod(pod("victim"), "n1", ())))
+    older, younger = pod("older", created=1.0), pod("younger", created=2.0)
+    assert arrive(scheduler, older) == {}
+    if late:
+        assert arrive(scheduler, younger) == {}
+    nominate(scheduler, younger, "n1")
+    if not late:
+        assert arrive(scheduler, younger) == {}
+    assert bound(scheduler.handle(PodGone(1.0, "victim"))) == {"younger": "n1"}

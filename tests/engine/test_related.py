@@ -200,3 +200,20 @@ def test_nodes_alike_to_a_rule_are_asked_once_and_others_one_by_one() -> None:
     for rules in (zone, NodeRules(affinity=(name,)), NodeRules(node_name="n1")):
         mask = ledger.places.mask(rules)
         assert ledger.storage.masks[mask, :3].tolist() == [int(rules.refusal(one)) for one in ledger.nodes]
+
+
+def test_a_pod_that_is_resized_where_it_is_makes_room() -> None:
+    scheduler = cluster(node("n1", cpu=4000))
+    scheduler.handle(PodObserved(0.0, RunningPod(pod("big", cpu=4000), "n1", ())))
+    assert arrive(scheduler, pod("small", cpu=2000)) == {}
+    assert bound(scheduler.handle(PodObserved(1.0, RunningPod(pod("big", cpu=1000), "n1", ())))) == {"small": "n1"}
+
+
+def test_one_who_may_not_go_there_by_now_does_not_hold_up_those_who_may() -> None:
+    """Both asked for the same when they got in line; then somebody came who does not want the first beside him."""
+    scheduler = cluster(node("n1", cpu=1000))
+    scheduler.handle(PodObserved(0.0, RunningPod(pod("tenant", cpu=1000), "n1", ())))
+    assert arrive(scheduler, pod("first", "web", cpu=1000, created=1.0)) == {}
+    assert arrive(scheduler, pod("second", "db", cpu=1000, created=2.0)) == {}
+    scheduler.handle(PodObserved(1.0, RunningPod(pod("hermit", cpu=0, relations=APART), "n1", ())))
+    assert bound(scheduler.handle(PodGone(2.0, "tenant"))) == {"second": "n1"}

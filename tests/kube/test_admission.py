@@ -4,8 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from dovetail.model.pod import DeviceAsk
 from dovetail.model.rules import Toleration
-from tests.kube.manifests import GPU, Object, container, node, only_pod, other, pod, read, said, workload
+from tests.kube.manifests import (
+    GPU,
+    MEM,
+    Object,
+    ask_of,
+    container,
+    gpu_pod,
+    node,
+    only_pod,
+    other,
+    pod,
+    pods_of,
+    read,
+    said,
+    workload,
+)
+
+IGNORED = {"labels": {"hami.io/webhook": "ignore"}}
 
 
 def priority_class(name: str, value: int, **fields: Any) -> Object:
@@ -74,3 +94,58 @@ def test_replicas_are_noted_once() -> None:
     notes = said(read(workload("Deployment", "web", template, replicas=50)), "note")
     fields = [note.field for note in notes]
     assert fields == ["spec.template.spec.containers[0].resources.limits.nvidia.com/gpucores"]
+
+
+def test_a_count_by_the_webhook_tolerates_the_taint_as_a_stated_one_does() -> None:
+    tainted = node("n", spec={"taints": [{"key": GPU, "effect": "NoSchedule"}]})
+    given = read(gpu_pod(gpumem=1000), tainted)
+    (found,) = pods_of(given)
+    assert Toleration(GPU, "Exists", effect="NoSchedule") in found.node_rules.tolerations
+    assert found.node_rules.refusal(given.nodes[0]) == 0
+    assert GPU in said(given, "note", "spec.tolerations")[0].message
+    nobody = only_pod(pod("p", container({MEM: 1000}), meta=IGNORED), tainted)  # no webhook, no card, no toleration
+    assert [toleration.key for toleration in nobody.node_rules.tolerations] == [MEM]
+
+
+def test_what_is_labelled_so_the_webhook_passes_over() -> None:
+    whole, part = pod("p", container({GPU: 1})), pod("p", container({MEM: 1000}))
+    assert ask_of(whole) == DeviceAsk("NVIDIA", 1, 0, 100, 1000, plain=True)  # exclusive
+    namespace = {**other("Namespace", name="default"), "metadata": {"name": "default", **IGNORED}}
+    for extra, meta in (([], IGNORED), ([namespace], {})):
+        alone = only_pod({**whole, "metadata": {"name": "p", **meta}}, *extra)
+        assert alone.containers[0].asks == (DeviceAsk("NVIDIA", 1, 0, 100, 0, plain=True),)  # no cores are filled in
+        given = read({**part, "metadata": {"name": "p", **meta}}, *extra)
+        assert pods_of(given)[0].containers[0].asks == ()  # no count, so no GPU container
+        assert said(given, "warning", GPU)
+        assert not said(given, "note")
+
+
+def test_the_label_of_a_pod_template_counts_and_other_namespaces_do_not() -> None:
+    template = {"metadata": IGNORED, "spec": {"containers": [container({GPU: 1})]}}
+    assert only_pod(workload("Deployment", "web", template)).containers[0].asks[0].compute_milli == 0
+    elsewhere = {**other("Namespace"), "metadata": {"name": "raw", **IGNORED}}
+    assert only_pod(pod("p", container({GPU: 1})), elsewhere).containers[0].asks[0].compute_milli == 1000
+    labelled = pod("p", container({GPU: 1}), meta={"labels": {"hami.io/webhook": "on"}})
+    assert only_pod(labelled).containers[0].asks[0].compute_milli == 1000
+
+
+def test_limit_ranges_are_not_charged_to_pods_that_run() -> None:
+    rule = limit_range(default={"cpu": "4"}, defaultRequest={"cpu": "2"})
+    two = (container(name="a"), container(name="b"))
+    running = pod("old", *two, nodeName="n")
+    given = read(node("n"), running, pod("new", *two), rule)
+    assert given.running[0].pod.resources == {}  # not 2 × 2 = 4 CPUs
+    assert pods_of(given)[0].resources == {"cpu": 4000}  # 2 × 2
+
+
+@pytest.mark.parametrize(("meta", "cpu"), [({"uid": "u-1"}, 0), ({}, 1250)])
+def test_a_pod_read_from_a_cluster_is_as_it_is(meta: Object, cpu: int) -> None:
+    scheduling = {"nodeSelector": {"kata": "yes"}}
+    kata = other(
+        "RuntimeClass", "node.k8s.io/v1", "kata", overhead={"podFixed": {"cpu": "250m"}}, scheduling=scheduling
+    )
+    source = pod("p", container({GPU: 1}), meta=meta, runtimeClassName="kata", priorityClassName="high")
+    found = only_pod(source, kata, limit_range(defaultRequest={"cpu": "1"}), priority_class("high", 7))
+    assert found.resources.get("cpu", 0) == cpu  # 1,000 by the LimitRange + 250 of overhead
+    assert bool(found.node_rules.selector) == bool(found.node_rules.tolerations) == (cpu > 0)
+    assert found.priority == 7  # written by the API server in any case; only people leave the number out

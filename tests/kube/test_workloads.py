@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from dovetail.kube.cluster import load
+from dovetail.kube.documents import parse
 from dovetail.kube.owners import NEWEST
-from tests.kube.manifests import Object, container, node, pod, pods_of, read, said, workload
+from dovetail.kube.problems import Problems
+from dovetail.kube.settings import Settings
+from tests.kube.manifests import GPU, Object, container, node, pod, pods_of, read, said, workload
 
 
 def owned(kind: str, owner: str, name: str, **fields: Any) -> Object:
@@ -33,6 +38,17 @@ def test_replicas_that_exist_are_not_made_twice() -> None:
     assert [found.name for found in pods_of(given)] == ["web-0", "web-5d4f-fghij"]  # 3 − 1 running − 1 waiting = 1 new
     assert {found.owner for found in pods_of(given)} == {"Deployment/default/web"}
     assert given.running[0].pod.owner == "Deployment/default/web"
+
+
+def test_replica_sets_of_a_deployment_that_is_not_there_count_their_own_pods() -> None:
+    old, new = workload("ReplicaSet", "web-old", replicas=2), workload("ReplicaSet", "web-new", replicas=2)
+    for replica_set in (old, new):
+        replica_set["metadata"]["ownerReferences"] = [{"kind": "Deployment", "name": "web", "controller": True}]
+    running = [owned("ReplicaSet", "web-old", f"web-old-{letter}", nodeName="n") for letter in "ab"]
+    given = read(node("n"), old, new, *running)
+    assert [found.name for found in pods_of(given)] == ["web-new-0", "web-new-1"]  # old: 2 − 2, new: 2 − 0
+    owners = {found.owner for found in (*pods_of(given), *(each.pod for each in given.running))}
+    assert owners == {"Deployment/default/web"}  # siblings in every other respect
 
 
 def test_without_the_replica_set_its_name_and_the_hash_tell() -> None:
@@ -149,6 +165,28 @@ def test_generated_names_do_not_collide() -> None:
         return source
 
     assert names(unnamed(), unnamed()) == ["run-1", "run-2"]
+    assert names(unnamed(), pod("run-1"), unnamed()) == ["run-1", "run-2", "run-3"]
+
+
+def test_generated_names_are_unique_over_files_in_any_order() -> None:
+    def job(cards: int) -> Object:
+        made = workload("Job", template={"spec": {"containers": [container({GPU: cards})]}})
+        return {**made, "metadata": {"generateName": "train-"}}
+
+    files = {"a.json": [job(1)], "b.json": [job(1)], "c.json": [pod("p"), job(2)]}
+
+    def made(order: list[str]) -> list[tuple[str, int]]:
+        problems = Problems()
+        documents = [one for name in order for one in parse(name, "\n".join(map(json.dumps, files[name])), problems)]
+        found = pods_of(load(documents, Settings(), problems))
+        return [(each.name, each.resources[GPU]) for each in found if each.name != "p"]
+
+    expected = [
+        ("train-1-0", 1),
+        ("train-2-0", 1),
+        ("train-3-0", 2),
+    ]  # a.json and b.json say the same, and are two Jobs
+    assert made(["a.json", "b.json", "c.json"]) == made(["c.json", "b.json", "a.json"]) == expected
 
 
 def test_absurd_numbers_of_replicas_are_an_error_not_a_hang() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from dovetail.model.device import Device
 from dovetail.model.node import Node
-from dovetail.model.pod import DeviceRules
+from dovetail.model.pod import DeviceRules, Quota
 from tests.builders import ask, card, cluster, node, place, pod, use
 from tests.policies.scores import taken
 
@@ -89,6 +89,24 @@ def test_topology_aware_with_numa_bind_compares_the_numa_nodes(seed: int) -> Non
     bound = DeviceRules("NVIDIA", numa_bind=True)
     found = taken([eight(links)], pod("p", ask(3, 10), gpu_policy="topology-aware", rules=bound))
     assert found == [f"g{n}" for n in best]
+
+
+@pytest.mark.parametrize("mode", ["interpreted", pytest.param("compiled", marks=pytest.mark.slow)])
+def test_topology_aware_on_a_node_with_very_many_cards_grows_a_set(mode: str) -> None:
+    """32 cards in four rings of eight, each twice as close as the ring before: 16 of 32 are 601,080,390 sets."""
+    links = tuple(tuple((100 << x // 8 if x // 8 == y // 8 else 1) * (x != y) for y in range(32)) for x in range(32))
+    large = node("n", *(card(f"g{n}", index=n) for n in range(32)), links=links)
+    scheduler = cluster(large, mode=mode)
+    ((_, cards),) = place(scheduler, pod("p", ask(16, 10), gpu_policy="topology-aware"))
+    assert sorted(int(name[1:]) for name in cards) == list(range(16, 32))
+
+
+def test_topology_aware_keeps_within_a_quota_that_not_every_set_would_keep() -> None:
+    """Half of 10,000 and half of 2,000 MiB are 6,000, all of the quota; two halves of 10,000 would be too much."""
+    uneven = node("n", card("large", 10_000), card("small", 2_000, index=1))
+    scheduler = cluster(uneven, quotas=(Quota("default", "team", {}, {"NVIDIA": 6_000}, {}),))
+    ((where, cards),) = place(scheduler, pod("p", ask(2, percent=50), gpu_policy="topology-aware"))
+    assert (where, sorted(cards)) == ("n", ["large", "small"])
 
 
 def test_topology_aware_without_links_is_spread() -> None:

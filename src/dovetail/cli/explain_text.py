@@ -118,7 +118,8 @@ def _pending(answer: Answer, wide: bool) -> Iterator[str]:
         yield f"Why: {_why_pending(answer)}"
         return
     refusing = [verdict for verdict in answer.explanation.verdicts if verdict.reason != Reason.OK]
-    yield f"Why: {_why_pending(answer)}" + (":" if refusing else "")
+    besides = "; besides" if answer.decision is not None and answer.decision.reason == Reason.QUOTA else ""
+    yield f"Why: {_why_pending(answer)}" + (f"{besides}:" if refusing else "")
     yield from _counted(answer)
     nearest = answer.explanation.nearest
     if nearest is not None and nearest.reason != Reason.OK:
@@ -144,6 +145,8 @@ def _why_pending(answer: Answer) -> str:
         return answer.why
     if answer.decision.reason in POD_LEVEL:
         return sentence(answer.decision.reason)
+    if answer.pod.own_node in [verdict.node for verdict in answer.explanation.verdicts]:
+        return f"its own node {answer.pod.own_node} cannot take it"
     number = len(answer.explanation.verdicts)
     return "the only node cannot take it" if number == 1 else f"none of {count(number, 'node')} can take it"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dovetail.cli.errors import Refused
 from dovetail.cli.gangs import gathered, incomplete, is_gang, waiting
-from dovetail.cli.planning import Case, start
+from dovetail.cli.planning import Case, exceeded, start
 from dovetail.engine.explain import Explanation, explain
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.suggest import Suggestion, suggest
@@ -105,13 +105,14 @@ def _pending(scheduler: Scheduler, group: Group, pod: Pod, decision: Decision, p
         return Answer(pod, None, decision, why=incomplete(group), problems=problems)
     late = waiting(scheduler, group)
     if not is_gang(late, decision.reason):
+        why = exceeded(scheduler, pod) if decision.reason == Reason.QUOTA else ""
         explanation = explain(scheduler, pod, decision)
-        return Answer(pod, None, decision, explanation, suggest(scheduler, late, pod), problems=problems)
+        return Answer(pod, None, decision, explanation, suggest(scheduler, late, pod), why=why, problems=problems)
     with gathered(scheduler, late) as gathering:
         asked = gathering.left_out or pod
         explanation = explain(scheduler, asked, decision)
+        why = f"{gathering.sentence}; the next finds {exceeded(scheduler, asked)}".rstrip()
     suggestion = suggest(scheduler, late, asked)
-    why = f"{gathering.sentence}; the next finds"
     return Answer(pod, None, decision, explanation, suggestion, why=why, problems=problems)
 
 

@@ -27,8 +27,6 @@ from dovetail.model.pod import Group, Pod, Profile
 from dovetail.model.reason import POD_LEVEL, Reason, sentence
 from dovetail.policies.table import NODE_POLICIES
 
-Lack = tuple[tuple[Verdict, ...], Gathering | None]
-
 NOW = 0.0  # a plan has no time: everything happens at once
 MOST_COMPLAINTS = 20
 COMPILE_SECONDS = 15  # per kernel, measured on two cores
@@ -47,14 +45,26 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
+class Lack:
+    """What a pending pod lacks once all the others were placed; of a gang, what its next member does."""
+
+    verdicts: tuple[Verdict, ...] = ()
+    gathering: Gathering | None = None  # of a gang that was not placed
+    quota: str = ""  # which quota would be exceeded, and by how much
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one pod. `verdicts` says what every node lacked, once all the others were placed."""
+    """What became of one pod."""
 
     pod: Pod
     group: Group  # those of its group that wait; the others count as running
     decision: Decision
-    verdicts: tuple[Verdict, ...] = ()
-    gathering: Gathering | None = None  # of a gang that was not placed; the verdicts are then those of its next member
+    lack: Lack = field(default_factory=Lack)
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        return self.lack.verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +220,12 @@ def why_pending(outcome: Outcome) -> str:
         return pod.refusal.message
     if reason == Reason.GROUP_INCOMPLETE:
         return incomplete(outcome.group)
-    short = _counted(outcome.verdicts)
-    if outcome.gathering is not None:
-        return f"{outcome.gathering.sentence}; the next finds {short}" if short else outcome.gathering.sentence
+    lack = outcome.lack
+    short = lack.quota or _counted(lack.verdicts)
+    if lack.gathering is not None:
+        return f"{lack.gathering.sentence}; the next finds {short}" if short else lack.gathering.sentence
+    if lack.quota:
+        return lack.quota
     return sentence(reason) if reason in POD_LEVEL or not short else short
 
 
@@ -236,25 +249,36 @@ def _with_verdicts(scheduler: Scheduler, outcome: Outcome, known: dict[object, L
     if decision.placed or pod.refusal is not None:
         return outcome
     gang = is_gang(group, decision.reason)
-    key = group.name if gang else _shape(pod)
+    key = group.name if gang else _shape(pod, decision.reason)
     if key not in known:
-        known[key] = _gang_lack(scheduler, group) if gang else (verdicts(scheduler, pod), None)
-    lacking, gathering = known[key]
-    return dataclasses.replace(outcome, verdicts=lacking, gathering=gathering)
+        known[key] = _gang_lack(scheduler, group) if gang else _lack(scheduler, pod, decision.reason)
+    return dataclasses.replace(outcome, lack=known[key])
+
+
+def _lack(scheduler: Scheduler, pod: Pod, reason: Reason) -> Lack:
+    return Lack(verdicts(scheduler, pod), quota=exceeded(scheduler, pod) if reason == Reason.QUOTA else "")
 
 
 def _gang_lack(scheduler: Scheduler, group: Group) -> Lack:
     with gathered(scheduler, group) as gathering:
         next_one = gathering.left_out
-        return (() if next_one is None else verdicts(scheduler, next_one)), gathering
+        if next_one is None:
+            return Lack(gathering=gathering)
+        return Lack(verdicts(scheduler, next_one), gathering, exceeded(scheduler, next_one))
 
 
-def _shape(pod: Pod) -> object:
-    """Pods of the same shape get the same verdicts."""
+def exceeded(scheduler: Scheduler, pod: Pod) -> str:
+    """Which quota the pod would exceed now, and by how much; "" = none."""
+    return scheduler.quotas.refusal(pod) or ""
+
+
+def _shape(pod: Pod, reason: Reason) -> object:
+    """Pods of the same shape lack the same."""
     resources, quota = tuple(sorted(pod.resources.items())), tuple(sorted(pod.quota_use.items()))
     scored = (pod.scored_cpu_milli, pod.scored_memory)
     rules = (pod.containers, pod.device_rules, pod.node_rules, pod.profile)
-    return pod.namespace, pod.owner, resources, quota, scored, rules
+    others = (pod.relations, tuple(sorted(pod.labels.items())))
+    return pod.namespace, pod.owner, resources, quota, scored, rules, others, reason
 
 
 def _in_namespace(document: documents.Document, namespace: str) -> documents.Document:

@@ -39,9 +39,13 @@ from dovetail.policies.rows import (
     FLAGS,
     IN_USE,
     MIG_CARD,
+    MOST_MEMORY_FREE,
+    NO_GATE,
+    NODE_FLAGS,
     QUARANTINED,
     SIZE,
     SLOTS,
+    STOCK,
     UNHEALTHY,
     UNUSABLE,
     Ints,
@@ -126,6 +130,8 @@ def _free(rows: Rows) -> tuple[Ints, Ints, Ints]:
     parts = np.where(held > 0, (size - held) * 1000 // np.maximum(size, 1), 1000)[:, :, [CARD_MEMORY, COMPUTE]]
     left = np.where(open_, np.maximum(parts.min(axis=2), 0), 0)
     most = np.where(rows.fact[:, CARDS, None] > 0, np.maximum(free.max(axis=1)[:, ::-1], 0), rows.gate[:, :2])
+    stock = rows.fact[:, NODE_FLAGS] & STOCK != 0  # their cards are given whole, whatever memory is asked for
+    most[:, MOST_MEMORY_FREE] = np.where(stock, NO_GATE, most[:, MOST_MEMORY_FREE])
     return np.where(there[:, :, None], free, rows.free), np.where(there, left, rows.left), most
 
 

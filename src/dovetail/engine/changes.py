@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from dovetail.engine.wording import amount_of, resource_title, unit_of
 from dovetail.model.node import CPU, MEMORY, STORAGE, Node, Taint
-from dovetail.model.pod import Container, DeviceAsk, DeviceRules, Pod
-from dovetail.model.rules import NodeRules, Toleration
+from dovetail.model.pod import CardResources, Container, DeviceAsk, DeviceRules, Pod, at_once
+from dovetail.model.relations import PodTerm, Relations, Selector
+from dovetail.model.rules import AffinityTerm, NodeRules, Toleration
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
+
+LARGEST_CARD_MIB = 2**20  # beyond every card: where the search for a part of a whole card begins
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     sentence: str
     apply: Callable[[Pod], Pod]
+    for_replicas: bool = False  # it helps only if the pods of the same owner that have their places change as well
 
 
 Works = Callable[[Change], object]  # true where the pod is placed with the change
@@ -22,34 +27,66 @@ Works = Callable[[Change], object]  # true where the pod is placed with the chan
 
 def less(pod: Pod, works: Works) -> Iterator[Change]:
     """The largest amount below the asked one that fits, of one thing at a time: found by halving, so tried often."""
+    by_cards = set()
     for c, container in enumerate(pod.containers):
         for a, ask in enumerate(container.asks):
-            yield from _largest(ask.memory_mib if ask.memory_percent is None else 0, _memory(pod, c, a), works)
-            yield from _largest(ask.memory_percent or 0, _percent(pod, c, a), works)
-            yield from _largest(ask.compute_milli // 10, _compute(pod, c, a), works)
+            by_cards.add(ask.resources.count if ask.resources is not None else "")
+            for asked, change_to in _parts_of_cards(pod, c, a):
+                yield from _largest(asked, change_to, works)
     for name, amount in sorted(pod.resources.items()):
-        unit = 2**20 if name in (MEMORY, STORAGE) else 1
-        if not any(container.asks for container in pod.containers) or name in (CPU, MEMORY, STORAGE):
-            yield from _largest(amount // unit, _resource(name, unit), works)
+        if name not in by_cards:
+            yield from _largest(amount // unit_of(name), _resource(name, amount), works)
+    for name in (CPU, MEMORY, STORAGE):
+        limit = pod.quota_use.get(f"limits.{name}", 0)
+        yield from _largest(limit // unit_of(name), _limit(name, limit), works)
 
 
 def fewer_cards(pod: Pod) -> Iterator[Change]:
     for c, container in enumerate(pod.containers):
         for a, ask in enumerate(container.asks):
             for count in range(ask.count - 1, 0, -1):
-                change = _asking(c, a, count=count)
+                change = _asking(c, a, "count", count=count)
                 yield Change(f"{_of(pod, c)}ask for {count} GPU{'s' * (count > 1)} instead of {ask.count}", change)
 
 
 def constraints_dropped(pod: Pod) -> Iterator[Change]:
-    rules = pod.node_rules
-    if rules.node_name:
+    yield from _rules_about_nodes(pod)
+    yield from _rules_about_pods(pod)
+    yield from _rules_about_cards(pod)
+
+
+def _rules_about_nodes(pod: Pod) -> Iterator[Change]:
+    """A daemon's pod is made for its node: that it is there is no constraint to be dropped."""
+    rules, own = pod.node_rules, pod.own_node
+    if rules.node_name and not own:
         yield _node_rules(f"drop nodeName {rules.node_name}", node_name="")
     for n, (label, value) in enumerate(rules.selector):
         rest = rules.selector[:n] + rules.selector[n + 1 :]
         yield _node_rules(f"drop nodeSelector {label}={value}", selector=rest)
     if rules.affinity is not None:
-        yield _node_rules("drop the required node affinity", affinity=None)
+        pinned = own and not rules.node_name
+        kept = tuple(AffinityTerm(fields=term.fields) for term in rules.affinity) if pinned else None
+        if kept != rules.affinity:
+            yield _node_rules("drop the required node affinity", affinity=kept)
+
+
+def _rules_about_pods(pod: Pod) -> Iterator[Change]:
+    """Replicas shun each other both ways, so anti-affinity is dropped from all of them."""
+    relations = pod.relations
+    for term in relations.affinity:
+        yield _relation(f"drop the required pod affinity {_to(term)}", "affinity", term)
+    for term in relations.anti_affinity:
+        change = _relation(f"drop the required pod anti-affinity {_to(term)}", "anti_affinity", term)
+        yield replace(change, for_replicas=True)
+    for constraint in relations.spread:
+        if constraint.hard:
+            what = f"over {constraint.topology_key} (maxSkew {constraint.max_skew})"
+            yield _relation(f"drop the topology spread constraint {what}", "spread", constraint)
+    for port in relations.ports:
+        yield _relation(f"drop the host port {port.port}/{port.protocol}", "ports", port)
+
+
+def _rules_about_cards(pod: Pod) -> Iterator[Change]:
     for devices in pod.device_rules:
         for field, name, nothing in (
             ("use_types", "use-gputype", ()),
@@ -110,18 +147,37 @@ def _largest(asked: int, change_to: Callable[[int], Change], works: Works) -> It
     yield change_to(low)
 
 
+def _parts_of_cards(pod: Pod, c: int, a: int) -> Iterator[tuple[int, Callable[[int], Change]]]:
+    """(how much is asked, the change to less) of what can be said of the cards in a manifest."""
+    ask = pod.containers[c].asks[a]
+    if ask.memory_percent is not None and not ask.plain:
+        yield ask.memory_percent, _percent(pod, c, a)
+    elif ask.resources is None or ask.resources.memory:
+        whole = ask.memory_percent is not None
+        yield (LARGEST_CARD_MIB if whole else ask.memory_mib) // _memory_unit(ask), _memory(pod, c, a)
+    if ask.resources is None or ask.resources.compute:
+        yield ask.compute_milli // 10, _compute(pod, c, a)
+
+
 def _memory(pod: Pod, c: int, a: int) -> Callable[[int], Change]:
-    asked = pod.containers[c].asks[a].memory_mib
-    return lambda mib: Change(
-        f"{_of(pod, c)}ask for {mib:,} MiB of GPU memory instead of {asked:,}", _asking(c, a, memory_mib=mib)
-    )
+    ask, unit = pod.containers[c].asks[a], _memory_unit(pod.containers[c].asks[a])
+    whole = "the whole GPU" if ask.count == 1 else "whole GPUs"
+    asked = f"{ask.memory_mib:,}" if ask.memory_percent is None else whole
+
+    def to(units: int) -> Change:
+        sentence = f"{_of(pod, c)}ask for {units * unit:,} MiB of GPU memory instead of {asked}"
+        part = {"memory_mib": units * unit, "memory_percent": None, "compute_milli": _compute_of_part(pod, ask)}
+        return Change(sentence, _asking(c, a, "memory", plain=False, **part))
+
+    return to
 
 
 def _percent(pod: Pod, c: int, a: int) -> Callable[[int], Change]:
-    asked = pod.containers[c].asks[a].memory_percent
+    ask = pod.containers[c].asks[a]
+    part = {"compute_milli": _compute_of_part(pod, ask)}
     return lambda percent: Change(
-        f"{_of(pod, c)}ask for {percent} % of the GPU's memory instead of {asked} %",
-        _asking(c, a, memory_percent=percent),
+        f"{_of(pod, c)}ask for {percent} % of the GPU's memory instead of {ask.memory_percent} %",
+        _asking(c, a, "percentage", memory_percent=percent, **part),
     )
 
 
@@ -129,31 +185,79 @@ def _compute(pod: Pod, c: int, a: int) -> Callable[[int], Change]:
     asked = pod.containers[c].asks[a].compute_milli
     return lambda percent: Change(
         f"{_of(pod, c)}ask for {percent} % of the GPU's compute instead of {asked / 10:g} %",
-        _asking(c, a, compute_milli=percent * 10),
+        _asking(c, a, "compute", compute_milli=percent * 10, plain=False),
     )
 
 
-def _resource(name: str, unit: int) -> Callable[[int], Change]:
-    shown = {CPU: "m CPU", MEMORY: " MiB memory", STORAGE: " MiB ephemeral storage"}.get(name, f" {name}")
+def _compute_of_part(pod: Pod, ask: DeviceAsk) -> int:
+    """HAMi's webhook makes whole cards exclusive where compute is not stated; less memory takes that back."""
+    named = ask.resources
+    is_stated = named is None or f"requests.{named.compute}" in pod.quota_use
+    if not ask.plain and (is_stated or not ask.whole):
+        return ask.compute_milli
+    return named.shared_compute_milli if named is not None else 0
 
-    def to(amount: int) -> Change:
-        def apply(pod: Pod) -> Pod:
-            return replace(pod, resources={**pod.resources, name: amount * unit})
 
-        return Change(f"ask for {amount:,}{shown} on the node", apply)
+def _memory_unit(ask: DeviceAsk) -> int:
+    return ask.resources.memory_unit_mib if ask.resources is not None else 1
+
+
+def _resource(name: str, asked: int) -> Callable[[int], Change]:
+    def to(units: int) -> Change:
+        amount = units * unit_of(name)
+        what = f"{amount_of(name, amount)} {resource_title(name)} on the node instead of {amount_of(name, asked)}"
+        return Change(f"ask for {what}", lambda pod: _requesting(pod, name, amount))
 
     return to
 
 
-def _asking(c: int, a: int, **changed: object) -> Callable[[Pod], Pod]:
+def _limit(name: str, before: int) -> Callable[[int], Change]:
+    """A quota may count limits; no request is larger than its limit."""
+
+    def to(units: int) -> Change:
+        limit = units * unit_of(name)
+
+        def apply(pod: Pod) -> Pod:
+            changed = _requesting(pod, name, min(limit, pod.resources.get(name, 0)))
+            return replace(changed, quota_use={**changed.quota_use, f"limits.{name}": limit})
+
+        what = f"{amount_of(name, limit)} {resource_title(name)} instead of {amount_of(name, before)}"
+        return Change(f"limit the pod to {what}", apply)
+
+    return to
+
+
+def _requesting(pod: Pod, name: str, amount: int) -> Pod:
+    """With so much of a resource asked for, which is what quotas count."""
+    resources = {**pod.resources, name: amount} if name in pod.resources else pod.resources
+    counted = {f"requests.{name}": amount, **({name: amount} if name in pod.quota_use else {})}
+    return replace(pod, resources=resources, quota_use={**pod.quota_use, **counted})
+
+
+def _asking(c: int, a: int, part: str, **changed: object) -> Callable[[Pod], Pod]:
+    """One ask changed; `part` is the field of CardResources by which Kubernetes counts what changed."""
+
     def apply(pod: Pod) -> Pod:
         container = pod.containers[c]
         ask: DeviceAsk = replace(container.asks[a], **changed)  # type: ignore[arg-type]
         asks = (*container.asks[:a], ask, *container.asks[a + 1 :])
-        changed_container: Container = replace(container, asks=asks)
-        return replace(pod, containers=(*pod.containers[:c], changed_container, *pod.containers[c + 1 :]))
+        containers = (*pod.containers[:c], replace(container, asks=asks), *pod.containers[c + 1 :])
+        if ask.resources is None:
+            return replace(pod, containers=containers)
+        amount = at_once((one.kind, _stated(one, ask.resources, part)) for one in containers)
+        return _requesting(replace(pod, containers=containers), getattr(ask.resources, part), amount)
 
     return apply
+
+
+def _stated(container: Container, resources: CardResources, part: str) -> int:
+    """What a container says of its cards, in Kubernetes' unit: of a plain ask only how many there are."""
+    asks = [ask for ask in container.asks if ask.resources == resources]
+    if part == "count":
+        return sum(ask.count for ask in asks)
+    amounts = {"memory": "memory_mib", "percentage": "memory_percent", "compute": "compute_milli"}
+    unit = {"memory": resources.memory_unit_mib, "compute": 10}.get(part, 1)
+    return sum((getattr(ask, amounts[part]) or 0) // unit for ask in asks if not ask.plain)
 
 
 def _node_rules(sentence: str, **changed: object) -> Change:
@@ -170,6 +274,28 @@ def _device_rule(of: DeviceRules, field: str, value: object) -> Callable[[Pod], 
         return replace(pod, device_rules=tuple(changed if r.vendor == of.vendor else r for r in pod.device_rules))
 
     return apply
+
+
+def _relation(sentence: str, field: str, dropped: object) -> Change:
+    def apply(pod: Pod) -> Pod:
+        rest = tuple(one for one in getattr(pod.relations, field) if one != dropped)
+        relations: Relations = replace(pod.relations, **{field: rest})
+        return replace(pod, relations=relations)
+
+    return Change(sentence, apply)
+
+
+def _to(term: PodTerm) -> str:
+    """`to app=web over kubernetes.io/hostname`"""
+    return f"to {_selected(term.selector)} over {term.topology_key}"
+
+
+def _selected(selector: Selector | None) -> str:
+    if selector is None:
+        return "no pod"
+    rows = [f"{label}={value}" for label, value in selector.labels]
+    rows += [f"{row.key} {row.operator} {','.join(row.values)}".rstrip() for row in selector.expressions]
+    return ", ".join(rows) or "all pods"
 
 
 def _policy(field: str, value: object) -> Callable[[Pod], Pod]:

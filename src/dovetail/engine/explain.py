@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from dovetail.engine.build import Lens
 from dovetail.engine.intern import NOBODY
@@ -12,8 +13,9 @@ from dovetail.engine.kernel_fit import ask_refusal, node_shortage
 from dovetail.engine.quota import unlimited
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.tally import CardVerdict, Tally, tally
+from dovetail.engine.wording import amount_of, resource_title
 from dovetail.model.decision import Decision
-from dovetail.model.node import CPU, MEMORY, STORAGE, Node
+from dovetail.model.node import Node
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason, hami_name, sentence
 from dovetail.policies.rows import ASK_VENDOR, DRAW, FIRST_ASK, LAST_ASK, Ints
@@ -43,7 +45,7 @@ class Explanation:
 
 
 def verdicts(scheduler: Scheduler, pod: Pod) -> tuple[Verdict, ...]:
-    """Every node's verdict against the ledger as it is now, by name."""
+    """Every node's verdict against the ledger as it is now, by name; of a daemon's pod that of its own node."""
     return _Look(scheduler, pod).all_nodes()
 
 
@@ -91,9 +93,16 @@ class _Look:
         self.quota = quotas.allowance(pod, vendors) if quotas.apply_to(pod) else unlimited(vendors)
         self.refusals = scheduler.related.refusals(pod) if scheduler.related.restricts(pod) else None
 
+    @cached_property
+    def device_limits(self) -> str:
+        """The same for all nodes, and dear where many pods share the quota."""
+        return self.scheduler.quotas.device_limits(self.pod)
+
     def all_nodes(self) -> tuple[Verdict, ...]:
-        rows = sorted(self.ledger.row_of.items())
-        return tuple(self.node(self.ledger.nodes[row], row) for _, row in rows if self.ledger.is_active(row))
+        rows = {name: row for name, row in sorted(self.ledger.row_of.items()) if self.ledger.is_active(row)}
+        own = self.pod.own_node
+        asked = (rows[own],) if own in rows else rows.values()
+        return tuple(self.node(self.ledger.nodes[row], row) for row in asked)
 
     def node(self, node: Node, row: int) -> Verdict:
         reason = self.pod.node_rules.refusal(node)
@@ -138,21 +147,12 @@ class _Look:
             need = int(wants.need[self.shape, column])
             missing = int(rows.used[row, column]) + need - int(rows.cap[row, column])
             if need > 0 and rows.enforced[column] and missing > 0:
-                text = f"{_resource(name)} short by {_amount(name, missing)}"
+                text = f"{resource_title(name)} short by {amount_of(name, missing)}"
                 return Verdict(node.name, reason, None, text, hami_name(reason), shortfall=missing / need)
         raise AssertionError("a shortage without a resource")
 
     def _by_cards(self, node: Node, found: Tally) -> Verdict:
-        return Verdict(node.name, found.reason, None, found.sentence, found.hami, found.cards, found.shortfall)
-
-
-def _resource(name: str) -> str:
-    return {CPU: "CPU", MEMORY: "memory", STORAGE: "ephemeral storage", "pods": "pod slots"}.get(name, name)
-
-
-def _amount(name: str, amount: int) -> str:
-    if name == CPU:
-        return f"{amount:,}m"
-    if name in (MEMORY, STORAGE):
-        return f"{-(-amount // 2**20):,} MiB"
-    return f"{amount:,}"
+        text = found.sentence
+        if found.reason == Reason.CARD_QUOTA:
+            text += f": {self.device_limits}"
+        return Verdict(node.name, found.reason, None, text, found.hami, found.cards, found.shortfall)

@@ -159,6 +159,7 @@ class Interner:
                 NO_PERCENT if ask.memory_percent is None else ask.memory_percent,
                 min(ask.compute_milli, WHOLE_COMPUTE),
                 self._rule(pod.rules_for(ask.vendor)),
+                int(ask.whole),
             )
             for n, container in enumerate(pod.containers)
             for ask in container.asks

@@ -54,9 +54,11 @@ from dovetail.policies.rows import (
     MOST_MEMORY_FREE,
     NO_CARDS,
     NO_GATE,
+    NODE_FLAGS,
     QUARANTINED,
     SIZE,
     SLOTS,
+    STOCK,
     UNHEALTHY,
     UNUSABLE,
     Ints,
@@ -181,7 +183,8 @@ def note_most_free(rows: Rows, i: int) -> None:
         compute = max(compute, rows.free[i, d, FREE_COMPUTE])
     gate = rows.gate
     if rows.fact[i, CARDS] > 0:
-        gate[i, MOST_MEMORY_FREE], gate[i, MOST_COMPUTE_FREE] = memory, compute
+        stock = rows.fact[i, NODE_FLAGS] & STOCK  # gives whole cards, whatever their memory is
+        gate[i, MOST_MEMORY_FREE], gate[i, MOST_COMPUTE_FREE] = NO_GATE if stock else memory, compute
         gate[i, KINDS_THERE] = rows.fact[i, KIND_BITS]
     else:
         gate[i, MOST_MEMORY_FREE], gate[i, MOST_COMPUTE_FREE], gate[i, KINDS_THERE] = NO_GATE, NO_GATE, NO_CARDS

@@ -147,12 +147,21 @@ def slack(rows: Rows, i: int, d: int, held: Ints, work: Scratch, k: int) -> int:
 
 
 def collect(
-    rows: Rows, wants: Wants, i: int, a: int, held: Ints, left: Ints, style: Ints, start: Int, stop: Int, work: Scratch
+    rows: Rows,
+    wants: Wants,
+    i: int,
+    a: int,
+    held: Ints,
+    left: Ints,
+    style: Ints,
+    wants_set: Int,
+    start: Int,
+    stop: Int,
+    work: Scratch,
 ) -> int:
     """Cards of work.order[start:stop] that fit, into work.fitting; stops when it has enough, unless a set is chosen."""
     vendor, count = wants.ask[a, ASK_VENDOR], wants.ask[a, ASK_COUNT]
     memory_left, compute_left = left[vendor, 0], left[vendor, 1]
-    wants_set = style[STYLE_SET]
     if wants_set:  # any subset may be chosen, so each card may take its part of the quota only
         memory_left, compute_left = memory_left // count, compute_left // count
     got = 0
@@ -205,7 +214,9 @@ def choose(
             stop = start + 1
             while stop < cards and rows.card[i, work.order[stop], NUMA] == rows.card[i, work.order[start], NUMA]:
                 stop += 1
-        got = collect(rows, wants, i, a, held, left, style, start, stop, work)
+        got = collect(rows, wants, i, a, held, left, style, style[STYLE_SET], start, stop, work)
+        if got < count and style[STYLE_SET]:  # not every set keeps within the quota, but the first that fit might
+            got = collect(rows, wants, i, a, held, left, style, np.int64(0), start, stop, work)
         if got >= count:
             if got == count:
                 no_set(rows, i, wants, s, a, held, work.fitting, got, work.chosen, work.room)

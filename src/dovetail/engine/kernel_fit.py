@@ -7,9 +7,9 @@ from dovetail.policies.cards import memory_on
 from dovetail.policies.rows import (
     ASK_COMPUTE,
     ASK_COUNT,
-    ASK_PERCENT,
     ASK_RULE,
     ASK_VENDOR,
+    ASK_WHOLE,
     CARD_MEMORY,
     CARDS,
     COMPUTE,
@@ -105,8 +105,7 @@ def ask_refusal(rows: Rows, wants: Wants, i: int, a: int) -> int:
     cards = vendor_cards(rows, i, wants.ask[a, ASK_VENDOR])
     if cards == 0:
         return _UNREGISTERED
-    whole = wants.ask[a, ASK_PERCENT] == 100 and wants.ask[a, ASK_COMPUTE] == _WHOLE
-    if flags & STOCK and not whole:
+    if flags & STOCK and wants.ask[a, ASK_WHOLE] == 0:
         return _WHOLE_CARDS_ONLY
     return _TOO_FEW_CARDS if wants.ask[a, ASK_COUNT] > cards else 0
 

@@ -60,6 +60,15 @@ class WaitingRoom:
         for pod in place.group.pods:
             self._name_of.pop(pod.uid, None)
 
+    def key_of(self, name: str) -> Hashable:
+        """What the group waits for; of one that does not wait, ALWAYS."""
+        return self._places[name][0] if name in self._places else ALWAYS
+
+    def group_of(self, uid: str) -> Group | None:
+        """With whom a pod waits."""
+        name = self._name_of.get(uid)
+        return self._places[name][1].group if name is not None else None
+
     def name_of(self, uid: str) -> str:
         """The group with which a pod waits; "" = it does not."""
         return self._name_of.get(uid, "")

@@ -12,6 +12,7 @@ import numpy as np
 from dovetail.engine.intern import Names
 from dovetail.engine.ledger import Ledger
 from dovetail.engine.state import UNLIMITED
+from dovetail.engine.wording import amount_of
 from dovetail.model.pod import Pod, Quota
 from dovetail.policies.rows import Ints
 
@@ -65,7 +66,7 @@ class Quotas:
                 asked = pod.quota_use.get(resource, 0)
                 used = sum(held.quota_use.get(resource, 0) for held in self._pods(pod.namespace))
                 if asked > 0 and used + asked > hard:
-                    return f"quota {quota.name}: {resource} requested {asked:,}, used {used:,}, limited to {hard:,}"
+                    return f"quota {quota.name}: {_sentence(resource, asked, used, hard)}"
         return None
 
     def allowance(self, pod: Pod, vendors: Names) -> Ints:
@@ -80,6 +81,18 @@ class Quotas:
                         left[row, column] = min(left[row, column], max(0, limit - used))
         return left
 
+    def device_limits(self, pod: Pod) -> str:
+        """What the namespace may have of cards, and has: `quota q: NVIDIA memory 6,000 of 8,000 MiB in use`."""
+        parts = []
+        for quota in self._of.get(pod.namespace, ()):
+            for column, (what, unit, limits) in enumerate(
+                (("memory", "MiB", quota.device_memory_mib), ("compute", "milli", quota.device_compute_milli))
+            ):
+                for vendor, limit in sorted(limits.items()):
+                    used = self._device_use(pod.namespace, vendor)[column]
+                    parts.append(f"quota {quota.name}: {vendor} {what} {used:,} of {limit:,} {unit} in use")
+        return "; ".join(parts)
+
     def _pods(self, namespace: str) -> list[Pod]:
         return [self._ledger.pods.pod(uid) for uid in self._inside[namespace]]
 
@@ -91,6 +104,13 @@ class Quotas:
                     memory += card_memory
                     compute += card_compute
         return memory, compute
+
+
+def _sentence(resource: str, *amounts: int) -> str:
+    """`requests.cpu requested 3,000m, used 0m, limited to 2,000m`"""
+    counted = resource.removeprefix("requests.").removeprefix("limits.")
+    asked, used, hard = (amount_of(counted, amount) for amount in amounts)
+    return f"{resource} requested {asked}, used {used}, limited to {hard}"
 
 
 def unlimited(vendors: Names) -> Ints:

@@ -14,6 +14,7 @@ from dovetail.engine.build import Kernel
 from dovetail.engine.ledger import Ledger
 from dovetail.engine.neighbours import Neighbours
 from dovetail.engine.preferences import Preferred
+from dovetail.engine.quota import unlimited
 from dovetail.engine.relational import Relational
 from dovetail.engine.requests import Requests
 from dovetail.engine.state import FRESH, INACTIVE, OWN, Batch, Floats
@@ -89,9 +90,12 @@ class Related:
             self._ledger.places.write_own_mask(pod.node_rules, np.where(refusals != 0, refusals, others))
         return batch
 
-    def reasons(self, pod: Pod) -> dict[Reason, int]:
+    def reasons(self, pod: Pod, under_quota: bool = True) -> dict[Reason, int]:
         """What the nodes say to a pod, and how many say it: for people. OK = would take it."""
-        said, _ = self._survey(pod, self._alone(pod, self.refusals(pod)))
+        batch = self._alone(pod, self.refusals(pod))
+        if not under_quota:
+            batch = batch._replace(quota=unlimited(self._ledger.intern.vendors))
+        said, _ = self._survey(pod, batch)
         counts = np.bincount(said, minlength=INACTIVE + 1)
         return {Reason(code): int(counts[code]) for code in np.flatnonzero(counts[:INACTIVE]).tolist()}
 

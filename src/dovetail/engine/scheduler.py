@@ -25,6 +25,7 @@ from dovetail.model.events import (
     PodGone,
     PodNominated,
     PodObserved,
+    PodsGone,
     QuotaChanged,
     TimePassed,
     VolumesChanged,
@@ -78,6 +79,8 @@ class Scheduler(Placer):
                 return self._bound(at, uid)
             case PodGone(at, uid):
                 return self._gone(at, uid)
+            case PodsGone(at, uids):
+                return self._all_gone(at, uids)
             case PodNominated(at, pod, node):
                 return self._nominate(at, pod, node)
             case NodeChanged(at, node):
@@ -113,12 +116,24 @@ class Scheduler(Placer):
         self.ledger.release(uid)
         return self.retry(at, (row,)) if (row != NONE or self.strict) and len(self.waiting) else ()
 
+    def _all_gone(self, at: float, uids: Sequence[str]) -> tuple[Effect, ...]:
+        waited = [uid for uid in uids if self.waiting.name_of(uid)]
+        effects = [effect for uid in waited for effect in self._gone(at, uid)]
+        rows = [row for uid in uids if (row := self._row_of(uid)) != NONE]
+        for uid in uids:
+            self.nominated.forget(uid)
+        self.ledger.release_all(uids)
+        return (*effects, *self.retry(at, tuple(dict.fromkeys(rows)))) if rows and len(self.waiting) else tuple(effects)
+
     def _nominate(self, at: float, pod: Pod, node: str) -> tuple[Effect, ...]:
         row = self.nominated.row_of(pod.uid)
         if node:
             self.nominated.promise(pod, node, assume(self, pod, node)[0])
         else:
             self.nominated.forget(pod.uid)
+        group = self.waiting.group_of(pod.uid)
+        if group is not None:
+            self._wait(group)  # in another line now
         return self.retry(at, (row,)) if row != NONE and row != self.nominated.row_of(pod.uid) else ()
 
     def _row_of(self, uid: str) -> int:
@@ -134,14 +149,19 @@ class Scheduler(Placer):
                 self.ledger.relabel(running.pod)
             return self._bound(at, uid)
         rest = self.waiting.drop_pod(uid, runs=1)
-        row, before = self._row_of(uid), self.ledger.held_shares(uid)
+        row, before = self._row_of(uid), self._held(uid)
         self.nominated.forget(uid)
         warnings = tuple(Warn(running.pod.key, text) for text in observe(self, running))
         if rest is not None:
             return (*warnings, *self._offer_rest(at, rest))
-        same = row == self.ledger.row_holding(uid) and before == self.ledger.held_shares(uid)
+        same = row == self.ledger.row_holding(uid) and before == self._held(uid)
         helps = self.strict or (row != NONE and not same)
         return (*warnings, *self.retry(at, (row,))) if helps else warnings
+
+    def _held(self, uid: str) -> tuple[object, ...]:
+        """All that the pod has: a pod may be resized where it is."""
+        resources = self.ledger.pods.pod(uid).resources if uid in self.ledger.pods else {}
+        return (self.ledger.held_shares(uid), resources)
 
     def _bound(self, at: float, uid: str) -> tuple[Effect, ...]:
         """Nothing is kept for it any more: a node that was, and is not its own, may help others."""
@@ -187,12 +207,23 @@ class Scheduler(Placer):
             return self._offer(at, keys)
         return self._offer(at, keys, rows)
 
+    def reason(self, group: Group, pod: Pod) -> Reason:
+        """Why a pod of a group that waits does so, as far as no node is to blame; NO_NODES: ask the nodes."""
+        if pod.refusal is not None:
+            return pod.refusal.reason
+        if len(group.pods) + group.running < group.minimum:
+            return Reason.GROUP_INCOMPLETE
+        if self.quotas.refusal(pod) is not None:
+            return Reason.QUOTA
+        return self.related.refusal(pod) or Reason.NO_NODES
+
     def retry_all(self, at: float) -> tuple[Effect, ...]:
         """Offer everybody everything: for those who do not trust their events."""
         return self._offer(at, self.waiting.requests())
 
     def _offer(self, at: float, keys: Sequence[Hashable], rows: Sequence[int] = ()) -> tuple[Effect, ...]:
-        """Try those in these lines, in order; in each until somebody finds no place, as the next asks for the same."""
+        """Try those in these lines, in order; in each until somebody finds no place, as the next asks for the same;
+        unless it turns out that this one asks for more by now, because of pods that came since it got in line."""
         if not keys:
             return ()
         if self.strict:
@@ -210,7 +241,8 @@ class Scheduler(Placer):
             effects += placed
             if placed and rows:
                 fitting = set(self._wake.fitting(rows))
-            if (placed or keys[n] is ALWAYS) and position + 1 < len(lines[n]):
+            alike = keys[n] is not ALWAYS and self.waiting.key_of(place.group.name) == keys[n]
+            if (placed or not alike) and position + 1 < len(lines[n]):
                 heappush(turns, (lines[n][position + 1], n, position + 1))
         return tuple(effects)
 
@@ -264,6 +296,8 @@ class Scheduler(Placer):
             if self.related.restricts(pod):
                 key = (*key, pod.namespace, tuple(sorted(pod.labels.items())), pod.relations)
                 self._listen()
+            if self.nominated.row_of(pod.uid) != NONE:
+                key = (*key, pod.uid)  # others yield to it where it goes
         self.waiting.add(group, key)
 
     def _listen(self) -> None:

@@ -70,8 +70,21 @@ def _places(scheduler: Scheduler, group: Group, pod: Pod, change: Change) -> str
         change.apply(member) if member.uid == pod.uid or member.containers == pod.containers else member
         for member in group.pods
     )
-    decision = try_group(scheduler, replace(group, pods=pods), pod.uid)
+    with scheduler.ledger.transaction():
+        if change.for_replicas:
+            _change_replicas(scheduler, pod.owner, change)
+        decision = try_group(scheduler, replace(group, pods=pods), pod.uid)
     return decision.node if decision is not None else None
+
+
+def _change_replicas(scheduler: Scheduler, owner: str, change: Change) -> None:
+    """Those of a workload that have their places get the change where they are: they share the template."""
+    ledger = scheduler.ledger
+    for uid in [uid for uid in ledger.pods if owner and ledger.pods.pod(uid).owner == owner]:
+        held, node = ledger.pods[uid], ledger.node_of(uid)
+        shares = ledger.shares(held.slot)
+        ledger.release(uid)
+        ledger.book_observed(change.apply(held.pod), node, shares, held.assumed)
 
 
 def _active_nodes(scheduler: Scheduler) -> list[Node]:
@@ -89,18 +102,20 @@ def _pod_gone(scheduler: Scheduler, group: Group, pod: Pod) -> Suggestion | None
         shares = ledger.shares(held.slot)
         return held.pod.priority, len(shares), sum(share.memory_mib for share in shares), natural(held.pod.key)
 
-    def may_help(node: str) -> bool:
-        """A lone pod that found no node finds none but the one that changed, unless a quota kept it out."""
-        return len(group.pods) > 1 or scheduler.quotas.apply_to(pod) or fits_on(scheduler, pod, (node,))
+    def helps_anywhere(victim: Pod) -> bool:
+        """A lone pod finds no node but the one that changed, unless a quota or the other pods kept it out."""
+        shared = victim.namespace == pod.namespace and scheduler.quotas.apply_to(pod)
+        return shared or scheduler.related.wakes(pod, victim)
 
     for uid in sorted(ledger.pods, key=cost)[:MOST_POD_TRIES]:
-        node = ledger.node_of(uid)
-        if node not in allowed:
+        node, victim = ledger.node_of(uid), ledger.pods.pod(uid)
+        anywhere = helps_anywhere(victim)
+        if node not in allowed and not anywhere:
             continue
-        victim = ledger.pods[uid].pod
         with ledger.transaction():
             ledger.release(uid)
-            decision = try_group(scheduler, group, pod.uid) if may_help(node) else None
+            may_help = anywhere or len(group.pods) > 1 or fits_on(scheduler, pod, (node,))
+            decision = try_group(scheduler, group, pod.uid) if may_help else None
         if decision is not None and decision.placed:
             return Suggestion(
                 "pod-gone", f"if pod {victim.key} (priority {victim.priority}) left node {node}", str(decision.node)

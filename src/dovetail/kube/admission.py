@@ -2,6 +2,7 @@
 
 Priority, LimitRange defaults, requests from limits, RuntimeClass overhead and scheduling, tolerations for extended
 resources (Kubernetes' plugin/pkg/admission: priority, limitranger, runtimeclass, extendedresourcetoleration).
+Admission acts when a pod is made: one that exists is as it is.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from dataclasses import dataclass, field
 import msgspec
 
 from dovetail.kube import objects
+from dovetail.kube.asks import count_by_webhook
 from dovetail.kube.decode import Objects
 from dovetail.kube.objects import Quantities
 from dovetail.kube.problems import Problems, printable
+from dovetail.kube.vendors import Vendors
 from dovetail.model.node import Node
 
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -31,11 +34,17 @@ class Admission:
     runtimes: Mapping[str, objects.RuntimeClass] = field(default_factory=dict)
     taint_keys: frozenset[str] = frozenset()  # of the cluster's nodes: only there does a toleration matter
 
-    def admit(self, spec: objects.PodSpec, namespace: str, where: str, problems: Problems) -> objects.PodSpec:
+    def admit(
+        self, spec: objects.PodSpec, namespace: str, vendors: Vendors, where: str, problems: Problems
+    ) -> objects.PodSpec:
         """The spec as the API server would store it."""
         spec = self._with_defaults(spec, namespace, where, problems)
         spec = self._with_runtime(spec, where, problems)
-        spec = _with_tolerations(spec, self.taint_keys, where, problems)
+        spec = self._with_tolerations(spec, vendors, where, problems)
+        return self.with_priority(spec, where, problems)
+
+    def with_priority(self, spec: objects.PodSpec, where: str, problems: Problems) -> objects.PodSpec:
+        """All that a pod which exists may lack: the API server always writes the number, people often leave it out."""
         return msgspec.structs.replace(spec, priority=self._priority(spec, where, problems))
 
     def _priority(self, spec: objects.PodSpec, where: str, problems: Problems) -> int:
@@ -87,6 +96,20 @@ class Admission:
             node_selector={**runtime.scheduling.node_selector, **spec.node_selector},
             tolerations=[*spec.tolerations, *runtime.scheduling.tolerations],
         )
+
+    def _with_tolerations(
+        self, spec: objects.PodSpec, vendors: Vendors, where: str, problems: Problems
+    ) -> objects.PodSpec:
+        tolerated = {t.key for t in spec.tolerations if t.operator == "Exists" and t.effect in ("", "NoSchedule")}
+        missing = [name for name in _extended(spec, vendors) if name not in tolerated]
+        if not missing:
+            return spec
+        noted = ", ".join(name for name in missing if name in self.taint_keys)
+        if noted:
+            message = f"taint tolerated, as the resource of its name is asked for: {noted}"
+            problems.note(where, "spec.tolerations", message)
+        added = [objects.Toleration(name, "Exists", effect="NoSchedule") for name in missing]
+        return msgspec.structs.replace(spec, tolerations=[*spec.tolerations, *added])
 
 
 def admission(found: Objects, nodes: Iterable[Node], problems: Problems) -> Admission:
@@ -140,20 +163,12 @@ def is_extended(name: str) -> bool:
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 
-def _with_tolerations(
-    spec: objects.PodSpec, taint_keys: frozenset[str], where: str, problems: Problems
-) -> objects.PodSpec:
+def _extended(spec: objects.PodSpec, vendors: Vendors) -> dict[str, None]:
+    """Extended resources asked for, with the counts HAMi's webhook adds: after a webhook the plugins run once more."""
     names: dict[str, None] = {}
-    for container in (*spec.init_containers, *spec.containers):
-        for name in (*container.resources.limits, *container.resources.requests):
+    for resources in (container.resources for container in (*spec.init_containers, *spec.containers)):
+        written = (v.count for v in vendors.concerned(resources.limits) if count_by_webhook(resources, v))
+        for name in (*resources.limits, *resources.requests, *written):
             if is_extended(name):
                 names[name] = None
-    tolerated = {t.key for t in spec.tolerations if t.operator == "Exists" and t.effect in ("", "NoSchedule")}
-    missing = [name for name in names if name not in tolerated]
-    if not missing:
-        return spec
-    noted = ", ".join(name for name in missing if name in taint_keys)
-    if noted:
-        problems.note(where, "spec.tolerations", f"taint tolerated, as the resource of its name is asked for: {noted}")
-    added = [objects.Toleration(name, "Exists", effect="NoSchedule") for name in missing]
-    return msgspec.structs.replace(spec, tolerations=[*spec.tolerations, *added])
+    return names

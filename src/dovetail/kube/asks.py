@@ -15,7 +15,7 @@ from dovetail.kube.problems import Problems, printable
 from dovetail.kube.register import LARGEST, MILLI_PER_CORE
 from dovetail.kube.vendors import Vendor, Vendors
 from dovetail.model import quantity
-from dovetail.model.pod import DeviceAsk
+from dovetail.model.pod import CardResources, DeviceAsk
 
 WHOLE = 100  # per cent
 
@@ -57,10 +57,21 @@ def asked(resources: Resources, vendors: Vendors, path: str, where: str, problem
     return result
 
 
+def count_by_webhook(resources: Resources, vendor: Vendor) -> int:
+    """The cards that HAMi's webhook writes down where a part of a card is asked for and no number; else 0."""
+    stated = vendor.count in resources.limits or vendor.count in resources.requests
+    return vendor.default_count if vendor.webhook and not stated and _limits_a_part(resources, vendor) else 0
+
+
+def _limits_a_part(resources: Resources, vendor: Vendor) -> bool:
+    return any(name in resources.limits for name in (vendor.memory, vendor.percentage, vendor.core) if name)
+
+
 class _Reader:
     """One container, one vendor."""
 
     def __init__(self, resources: Resources, vendor: Vendor, path: str, where: str, problems: Problems) -> None:
+        self.resources = resources
         self.limits: Mapping[str, Quantity] = resources.limits
         self.requests: Mapping[str, Quantity] = resources.requests
         self.vendor, self.path, self.where, self.problems = vendor, path, where, problems
@@ -74,21 +85,23 @@ class _Reader:
         if not readable:
             return None
         percent = self._percentage()
-        cores = self._cores(percent)
-        if memory:
-            return DeviceAsk(self.vendor.word, self.count, memory, None, cores * MILLI_PER_CORE)
-        if percent is None and self.vendor.default_memory:
+        compute = self._cores(percent) * MILLI_PER_CORE
+        if not memory and percent is None and self.vendor.default_memory:
             memory = self.vendor.default_memory
             self._note(self.vendor.memory, f"{memory} MiB per card, by defaultMemory")
-            return DeviceAsk(self.vendor.word, self.count, memory, None, cores * MILLI_PER_CORE)
-        whole = WHOLE if percent is None else percent
-        return DeviceAsk(self.vendor.word, self.count, 0, whole, cores * MILLI_PER_CORE)
+        part = None if memory else WHOLE if percent is None else percent
+        vendor = self.vendor
+        plain = not self._states(vendor.memory, vendor.percentage, vendor.core)
+        return DeviceAsk(vendor.word, self.count, memory, part, compute, plain, _resources(vendor))
 
     def field(self, name: str) -> str:
         return f"{self.path}.{'requests' if name in self.requests and name not in self.limits else 'limits'}.{name}"
 
     def _given(self, name: str) -> Quantity | None:
         return self.limits.get(name, self.requests.get(name)) if name else None
+
+    def _states(self, *names: str) -> bool:
+        return any(self._given(name) is not None for name in names)
 
     def _number(self, name: str) -> tuple[int, bool] | None:
         """(amount, is it whole), or None where nothing is said."""
@@ -105,13 +118,12 @@ class _Reader:
         vendor = self.vendor
         given = self._number(vendor.count)
         if given is None:
-            if not any(name in self.limits for name in (vendor.memory, vendor.percentage, vendor.core) if name):
-                return 0
-            if not vendor.webhook or not vendor.default_count:
+            filled = count_by_webhook(self.resources, vendor)
+            if filled:
+                self._note(vendor.count, f"{filled}, by HAMi's webhook, as a part of a card is asked for")
+            elif _limits_a_part(self.resources, vendor):
                 self._warn(vendor.count, "is missing, so the part of a card asked for is not a request; write how many")
-                return 0
-            self._note(vendor.count, f"{vendor.default_count}, by HAMi's webhook, as a part of a card is asked for")
-            return vendor.default_count
+            return filled
         count, whole = given
         if not whole or not 0 <= count <= LARGEST:
             raise AskError(vendor.count, f"{printable(str(self._given(vendor.count)), 40)} is not a number of cards")
@@ -161,7 +173,7 @@ class _Reader:
             if value > WHOLE:
                 self._warn(vendor.core, f"{value} is more than a card has; 100 is used")
             return min(value, WHOLE)
-        stated = any(self._given(name) is not None for name in (vendor.memory, vendor.percentage))
+        stated = self._states(vendor.memory, vendor.percentage)
         exclusive = not stated or not vendor.memory or (percent == WHOLE and self._stated_percent() == WHOLE)
         if vendor.webhook and exclusive:
             self._note(vendor.core, "100, by HAMi's webhook: a whole card is exclusive")
@@ -177,6 +189,11 @@ class _Reader:
 
     def _note(self, name: str, message: str) -> None:
         self.problems.note(self.where, self.field(name), message)
+
+
+def _resources(vendor: Vendor) -> CardResources:
+    shared = min(vendor.default_cores, WHOLE) * MILLI_PER_CORE
+    return CardResources(vendor.count, vendor.memory, vendor.percentage, vendor.core, vendor.memory_factor, shared)
 
 
 def _advice(value: int) -> str:

@@ -8,17 +8,18 @@ issue #2899); then every share is charged to an app container, so that they add 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dovetail.kube import objects
 from dovetail.kube.problems import Problems, printable
 from dovetail.kube.register import LARGEST, MILLI_PER_CORE, MOST_TEXT
-from dovetail.kube.vendors import Vendors
+from dovetail.kube.vendors import Vendor, Vendors
 from dovetail.model.decision import Share
-from dovetail.model.pod import ContainerKind
+from dovetail.model.pod import ContainerKind, Pod
 
 MOST_SHARES = 10_000  # of one pod
+NO_CARD = " ,:;0"  # all that a string without cards is made of, `,,0,0:;` included
 
 
 class Entry(NamedTuple):
@@ -73,30 +74,88 @@ def _whole(text: str, part: str) -> int:
     return int(text)
 
 
+class Record(NamedTuple):
+    """What one vendor's `…-allocated` annotation says."""
+
+    vendor: Vendor
+    segments: tuple[tuple[Entry, ...], ...]
+
+
 def shares_of(
     annotations: Mapping[str, str], kinds: Sequence[ContainerKind], vendors: Vendors, where: str, problems: Problems
 ) -> tuple[Share, ...] | None:
-    """What the pod holds, by every vendor's `…-allocated` annotation; None where nobody wrote it down legibly."""
-    shares: list[Share] = []
-    told = False
-    for vendor in vendors.concerned(annotations):
+    """What the pod holds, by every vendor's annotation; None where nobody wrote it down legibly."""
+    records = _records(annotations, vendors.concerned(annotations), where, problems)
+    return _all_placed(records, kinds) if records is not None else None
+
+
+def shares_asked_for(
+    pod: Pod, annotations: Mapping[str, str], vendors: Vendors, where: str, problems: Problems
+) -> tuple[Share, ...] | None:
+    """The same, as far as the pod asked for it: whoever may change a pod can write that it holds every card there is.
+
+    Memory and compute stay as written: they follow from HAMi's defaults and percentages.
+    """
+    asked, rows = _asked(pod), vendors.concerned(annotations)
+    for row in rows:
+        if row.word not in asked and annotations.get(row.allocated, "").strip(NO_CARD):
+            message = f"names {row.word} cards, which the pod does not ask for; it is ignored"
+            problems.warning(where, f"metadata.annotations.{row.allocated}", message)
+    if not asked:
+        return ()
+    records = _records(annotations, [row for row in rows if row.word in asked], where, problems)
+    if records is None:
+        return None
+    for vendor, segments in records:
+        if _is_too_much(segments, asked[vendor.word]):
+            message = "names more cards than the pod asks for; the pod's cards are guessed"
+            problems.warning(where, f"metadata.annotations.{vendor.allocated}", message)
+            return None
+    return _all_placed(records, [container.kind for container in pod.containers])
+
+
+def _asked(pod: Pod) -> dict[str, list[int]]:
+    """Vendor -> how many cards each container asks for."""
+    words = dict.fromkeys(ask.vendor for container in pod.containers for ask in container.asks)
+    return {
+        word: [sum(ask.count for ask in container.asks if ask.vendor == word) for container in pod.containers]
+        for word in words
+    }
+
+
+def _is_too_much(segments: Sequence[Sequence[Entry]], asked: Sequence[int]) -> bool:
+    """By container; in all, where segments cannot be told to be the containers'."""
+    named = [len(segment) for segment in segments]
+    if len(named) == len(asked):
+        return any(has > wants for has, wants in zip(named, asked, strict=True))
+    return sum(named) > sum(asked)
+
+
+def _records(
+    annotations: Mapping[str, str], rows: Iterable[Vendor], where: str, problems: Problems
+) -> list[Record] | None:
+    """What these vendors' annotations say; None where one cannot be understood."""
+    records: list[Record] = []
+    for vendor in rows:
         text = annotations.get(vendor.allocated, "") if vendor.allocated else ""
         if not text.strip():
             continue
         try:
             if len(text) > MOST_TEXT:
                 raise AssignmentError("is larger than Kubernetes allows")
-            segments = decode(text)
+            records.append(Record(vendor, decode(text)))
         except AssignmentError as error:
             message = f"{error}; the pod's cards are guessed"
             problems.warning(where, f"metadata.annotations.{vendor.allocated}", message)
             return None
-        told = told or any(segments)
-        shares.extend(_placed(segments, kinds))
-        if len(shares) > MOST_SHARES:
+        if sum(len(segment) for record in records for segment in record.segments) > MOST_SHARES:
             problems.warning(where, f"metadata.annotations.{vendor.allocated}", "names far too many cards")
             return None
-    return tuple(shares) if told else None
+    return records
+
+
+def _all_placed(records: Iterable[Record], kinds: Sequence[ContainerKind]) -> tuple[Share, ...] | None:
+    return tuple(share for record in records for share in _placed(record.segments, kinds)) or None
 
 
 def _placed(segments: Sequence[Sequence[Entry]], kinds: Sequence[ContainerKind]) -> list[Share]:

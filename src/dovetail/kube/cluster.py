@@ -51,7 +51,8 @@ def load(
     found = decode(documents, problems)
     nodes = _nodes(found, settings.vendors, problems)
     problems.stop_if_fatal()
-    expansion = expand(found, Context(settings, admission(found, nodes, problems), nodes, problems))
+    namespaces = {item.name: item.value.metadata.labels for item in found.of("Namespace")}
+    expansion = expand(found, Context(settings, admission(found, nodes, problems), nodes, problems, namespaces))
     problems.stop_if_fatal()
     bound = _on_known_nodes(expansion.bound, nodes, problems)
     held = [(item.running.pod.namespace, item.link) for item in bound]
@@ -66,7 +67,7 @@ def load(
         groups=groups,
         quotas=tuple(sorted(quotas, key=lambda quota: (quota.namespace, quota.name))),
         volumes=volumes,
-        namespaces=tuple(sorted((item.name, item.value.metadata.labels) for item in found.of("Namespace"))),
+        namespaces=tuple(sorted(namespaces.items())),
         problems=problems.found(),
         ignored=found.ignored,
         sources=tuple(dict.fromkeys(document.place.rpartition("#")[0] for document in documents)),

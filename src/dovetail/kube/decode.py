@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, TypeVar
 
 import msgspec
@@ -79,6 +80,8 @@ class Objects:
 
 def decode(documents: Iterable[Document], problems: Problems) -> Objects:
     """Typed objects. Structural errors are fatal, and collected before anything is raised (by the caller)."""
+    documents = tuple(documents)
+    names = _generated_names(documents)
     found: dict[tuple[str, str, str, str], tuple[Found, Document]] = {}
     ignored: Counter[str] = Counter()
     for document in documents:
@@ -89,7 +92,7 @@ def decode(documents: Iterable[Document], problems: Problems) -> Objects:
             ignored[printable(document.kind)] += 1
             _warn_of_likeness(document, problems)
             continue
-        item = _found(document, known, problems)
+        item = _found(document, known, names.get(document.place, ""), problems)
         if item is None:
             continue
         if item.key in found:
@@ -117,7 +120,28 @@ def _warn_of_likeness(document: Document, problems: Problems) -> None:
         problems.warning(document.where, "kind", message)
 
 
-def _found(document: Document, known: type[Any], problems: Problems) -> Found | None:
+def _generated_names(documents: Sequence[Document]) -> dict[str, str]:
+    """place -> name of each object that has a generateName only: numbered over all files, in no order of theirs."""
+    unnamed = {document.place: document for document in documents if not document.name and document.generate_name}
+    if not unnamed:
+        return {}
+    taken = {(document.kind, document.name) for document in documents}
+    result = {}
+    for place in sorted(unnamed, key=_file_and_number):
+        document = unnamed[place]
+        stem = document.generate_name[:200]
+        names = (f"{stem}{number}" for number in count(1))
+        result[place] = next(name for name in names if (document.kind, name) not in taken)
+        taken.add((document.kind, result[place]))
+    return result
+
+
+def _file_and_number(place: str) -> tuple[str, int]:
+    source, _, number = place.rpartition("#")
+    return source, int(number)
+
+
+def _found(document: Document, known: type[Any], generated: str, problems: Problems) -> Found | None:
     if known is Cluster and document.api_version != API_VERSION:
         problems.fatal(document.where, "apiVersion", f"a Cluster file of ours has apiVersion {API_VERSION}")
         return None
@@ -127,10 +151,8 @@ def _found(document: Document, known: type[Any], problems: Problems) -> Found | 
     if known is Cluster:
         return Found(document.where, document.kind, document.group, "", document.place, value)
     meta: objects.Meta = value.metadata
-    name = meta.name or f"{meta.generate_name[:200]}{document.place.rpartition('#')[2]}"  # unique within its file
+    name = meta.name or generated
     namespace = "" if document.kind in WITHOUT_NAMESPACE else meta.namespace or "default"
-    if not meta.name and not meta.generate_name:
-        name = ""
     for path, text in (("metadata.name", name), ("metadata.namespace", namespace or "default")):
         if not _NAME.match(text):
             said = "is missing" if not text else f"{printable(text)!r} is not a name Kubernetes allows"

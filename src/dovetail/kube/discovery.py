@@ -27,7 +27,7 @@ class Discovered(NamedTuple):
 def discover(
     node: str, labels: Mapping[str, str], allocatable: Mapping[str, int], vendors: Vendors, tell: Teller
 ) -> Discovered:
-    """Cards by labels, or by the count alone where no label says more."""
+    """As many cards as can be asked for: labels tell what they are, and say nothing of a resource nobody hands out."""
     devices: list[Device] = []
     for vendor in vendors.rows:
         count = allocatable.get(vendor.count)
@@ -58,16 +58,20 @@ _UNKNOWN = (
     "{count} × {name} with neither HAMi's register nor feature-discovery labels: model and memory are unknown, "
     "whole cards only"
 )
+_NOT_OFFERED = "is not there, so no card can be asked for by that name, though the labels count {count}"
 
 
 def _nvidia(node: str, labels: Mapping[str, str], count: int | None, vendor: Vendor, tell: Teller) -> list[Device]:
     product = labels.get(PRODUCT, "")
     labelled = _label(labels, COUNT, tell)
     replicas = max(_label(labels, REPLICAS, tell) or 1, 1)
-    if "-MIG-" in product or (labelled is None and not count):
+    if "-MIG-" in product:
         return []
-    whole = None if count is None else count // replicas
-    cards = min(value for value in (labelled, whole) if value is not None)
+    if count is None:
+        if labelled:
+            tell.warning(f"status.allocatable.{vendor.count}", _NOT_OFFERED.format(count=labelled))
+        return []
+    cards = count // replicas if labelled is None else min(labelled, count // replicas)
     if cards > MOST_CARDS:
         tell.warning(f"metadata.labels.{COUNT}", f"{cards} cards on one node; {MOST_CARDS} are used")
         cards = MOST_CARDS

@@ -37,6 +37,20 @@ class Document:
         return f"{self.place} {printable(_name(self.kind, self.body))}"
 
     @property
+    def name(self) -> str:
+        return self._said_of_itself("name")
+
+    @property
+    def generate_name(self) -> str:
+        """The stem of the name that the API server makes up."""
+        return self._said_of_itself("generateName")
+
+    def _said_of_itself(self, key: str) -> str:
+        metadata = self.body.get("metadata")
+        value = metadata.get(key) if isinstance(metadata, dict) else None
+        return value if isinstance(value, str) else ""
+
+    @property
     def group(self) -> str:
         """Of "apps/v1" it is "apps"; "" is the core group."""
         return self.api_version.rpartition("/")[0]

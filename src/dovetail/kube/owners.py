@@ -25,7 +25,7 @@ class Owners:
         if reference is None or reference.kind == "Node":  # a static pod is owned by its node
             return ""
         if reference.kind != "ReplicaSet":
-            return f"{reference.kind}/{namespace}/{reference.name}"
+            return maker(meta, namespace)
         owner = self.replica_sets.get((namespace, reference.name))
         above = controller(owner.value.metadata) if owner is not None else None
         if above is not None:
@@ -33,7 +33,13 @@ class Owners:
         suffix = f"-{meta.labels.get(HASH_LABEL, '')}"
         if owner is None and len(suffix) > 1 and reference.name.endswith(suffix):
             return f"Deployment/{namespace}/{reference.name.removesuffix(suffix)}"
-        return f"ReplicaSet/{namespace}/{reference.name}"
+        return maker(meta, namespace)
+
+
+def maker(meta: objects.Meta, namespace: str) -> str:
+    """Who made the pod, whoever is above: "ReplicaSet/namespace/name", or "" where nobody did."""
+    reference = controller(meta)
+    return "" if reference is None else f"{reference.kind}/{namespace}/{reference.name}"
 
 
 def owners(found: Objects) -> Owners:

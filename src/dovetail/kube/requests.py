@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from dovetail.kube import objects
-from dovetail.kube.amounts import LARGEST, added, amounts, largest
+from dovetail.kube.amounts import LARGEST, added, amounts
 from dovetail.kube.asks import Asked, asked
 from dovetail.kube.policies import profile_of
 from dovetail.kube.problems import Problems, printable
@@ -20,7 +20,7 @@ from dovetail.kube.rules import node_rules
 from dovetail.kube.settings import Settings
 from dovetail.kube.vendors import Vendor, Vendors
 from dovetail.model.node import CPU, MEMORY, PODS
-from dovetail.model.pod import Container, ContainerKind, DeviceRules, Pod, Refusal
+from dovetail.model.pod import Container, ContainerKind, DeviceRules, Pod, Refusal, at_once
 from dovetail.model.reason import Reason
 
 # What a container without a request counts in scores (pkg/scheduler/util/pod_resources.go).
@@ -201,22 +201,10 @@ def _effective(
 
 
 def _aggregate(parts: Sequence[_Part], amounts_of: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """Kubernetes' formula (component-helpers/resource/helpers.go PodRequests).
-
-    App containers and sidecars add up; an init container runs beside the sidecars started before it; the larger counts.
-    """
-    total: dict[str, int] = {}
-    sidecars: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for part, own in zip(parts, amounts_of, strict=True):
-        if part.kind is ContainerKind.APP:
-            total = added((total, own))
-        elif part.kind is ContainerKind.SIDECAR:
-            total, sidecars = added((total, own)), added((sidecars, own))
-            peak = largest(peak, sidecars)
-        else:
-            peak = largest(peak, added((sidecars, own)))
-    return {CPU: 0, MEMORY: 0, **largest(total, peak)} if amounts_of else {CPU: 0, MEMORY: 0}
+    """By name what the containers hold at their worst moment."""
+    kinds = [part.kind for part in parts]
+    names = dict.fromkeys((CPU, MEMORY, *(name for own in amounts_of for name in own)))
+    return {name: at_once(zip(kinds, (own.get(name, 0) for own in amounts_of), strict=True)) for name in names}
 
 
 def _pod_level(

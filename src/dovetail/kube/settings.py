@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from dovetail.kube.vendors import DEFAULT_VENDORS, Vendors
 from dovetail.model.pod import DEFAULT_PROFILE, Profile
+
+WEBHOOK, IGNORE = "hami.io/webhook", "ignore"  # a label of pods and of namespaces (hami.md §1.3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,3 +18,9 @@ class Settings:
     device_policies: frozenset[str] = frozenset({"binpack", "spread", "mutex", "numa", "topology-aware"})
     joint_policies: frozenset[str] = frozenset()  # node policies that choose the GPUs themselves
     vendors: Vendors = DEFAULT_VENDORS
+
+    def under(self, *labels: Mapping[str, str]) -> Settings:
+        """For a pod with these labels, its own and its namespace's: HAMi's webhook passes over what says `ignore`."""
+        if all(given.get(WEBHOOK) != IGNORE for given in labels):
+            return self
+        return replace(self, vendors=self.vendors.without_webhook)

@@ -6,7 +6,7 @@ Names are HAMi v2.10's (pkg/device/*); where HAMi's source was not at hand a key
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -79,6 +79,11 @@ class Vendors:
                 if name:
                     found[name] = (*found.get(name, ()), position)
         return found
+
+    @cached_property
+    def without_webhook(self) -> Vendors:
+        """The table by which pods are read that HAMi's webhook passes over."""
+        return Vendors(tuple(replace(row, webhook=False) for row in self.rows))
 
     def concerned(self, names: Iterable[str]) -> list[Vendor]:
         """The rows that any of these resources or annotations concerns, in the table's order."""

@@ -7,7 +7,7 @@ Replicas that exist are not made twice. New ones are called `<workload>-<ordinal
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 
@@ -16,7 +16,7 @@ from dovetail.kube.admission import Admission
 from dovetail.kube.assigned import shares_of, without_finished_init
 from dovetail.kube.decode import Found, Objects
 from dovetail.kube.groups import GroupLink, group_link
-from dovetail.kube.owners import NEWEST, Owners, controller, created, owners
+from dovetail.kube.owners import NEWEST, Owners, controller, created, maker, owners
 from dovetail.kube.problems import Problems
 from dovetail.kube.requests import Template, kinds_of, pod_from, renamed
 from dovetail.kube.settings import Settings
@@ -66,6 +66,13 @@ class _Owned:
     succeeded: int = 0
     nodes: set[str] = field(default_factory=set)  # where, for DaemonSets
 
+    def count(self, pod: objects.Pod) -> None:
+        if pod.status.phase in TERMINAL:
+            self.succeeded += pod.status.phase == "Succeeded"
+        elif not pod.metadata.deletion_timestamp:
+            self.active += 1
+            self.nodes.update(filter(None, (pod.spec.node_name, _daemon_target(pod.spec))))
+
 
 @dataclass(slots=True)
 class Expansion:
@@ -84,12 +91,16 @@ class Context:
     admission: Admission
     nodes: Sequence[Node]
     problems: Problems
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # name -> labels
+
+    def settings_for(self, labels: Mapping[str, str], namespace: str) -> Settings:
+        return self.settings.under(labels, self.namespaces.get(namespace, {}))
 
 
 def expand(found: Objects, context: Context) -> Expansion:
     """Existing pods, then what each workload lacks."""
     result = Expansion()
-    owned: defaultdict[str, _Owned] = defaultdict(_Owned)  # "Deployment/namespace/name" -> what exists
+    owned: defaultdict[str, _Owned] = defaultdict(_Owned)  # "ReplicaSet/namespace/name", "Deployment/…" -> what exists
     names: defaultdict[str, set[str]] = defaultdict(set)  # namespace -> names of pods
     who = owners(found)
     for item in found.of("Pod"):
@@ -106,15 +117,12 @@ def expand(found: Objects, context: Context) -> Expansion:
 def _existing(item: Found, who: Owners, owned: defaultdict[str, _Owned], result: Expansion, context: Context) -> None:
     source: objects.Pod = item.value
     owner = who.of_pod(source.metadata, item.namespace)
-    record = owned[owner]
+    for each in dict.fromkeys((owner, maker(source.metadata, item.namespace))):
+        owned[each].count(source)
     if source.status.phase in TERMINAL:
-        record.succeeded += source.status.phase == "Succeeded"
         return
     going = bool(source.metadata.deletion_timestamp)
     node = source.spec.node_name
-    if not going:
-        record.active += 1
-        record.nodes.update(filter(None, (node, _daemon_target(source.spec))))
     link = group_link(source.metadata, source.spec)
     if node:
         result.bound.append(Bound(_running(item, owner, result.uids, context), link, item.where))
@@ -171,11 +179,20 @@ def _running(item: Found, owner: str, uids: set[str], context: Context) -> Runni
 def _pod(
     item: Found, source: objects.Pod | objects.PodTemplate, path: str, context: Context, problems: Problems
 ) -> Pod:
-    admitted = context.admission.admit(source.spec, item.namespace, item.where, problems)
+    settings = context.settings_for(source.metadata.labels, item.namespace)
+    if isinstance(source, objects.Pod) and _exists(source):
+        admitted = context.admission.with_priority(source.spec, item.where, problems)
+    else:
+        admitted = context.admission.admit(source.spec, item.namespace, settings.vendors, item.where, problems)
     status = source.status if isinstance(source, objects.Pod) else None
     template = Template(item.where, path, item.namespace, item.name, source.metadata, admitted)
     template = replace(template, exists=False) if status is None else replace(template, status=status)
-    return pod_from(template, context.settings, problems)
+    return pod_from(template, settings, problems)
+
+
+def _exists(source: objects.Pod) -> bool:
+    """Read from a cluster, where every pod has a uid, or running somewhere; else it is still to be made."""
+    return bool(source.metadata.uid or source.spec.node_name)
 
 
 def _expandable(found: Objects, problems: Problems) -> Iterator[Found]:
@@ -206,7 +223,7 @@ def _missing(
     above = controller(workload.metadata)
     if item.kind == "ReplicaSet" and above is not None:
         owner = f"{above.kind}/{item.namespace}/{above.name}"
-    exists = owned[owner]
+    exists = owned[f"{item.kind}/{item.namespace}/{item.name}"]  # its own pods, not those of its siblings
     wanted = 1 if item.kind == "DaemonSet" else _wanted(item, exists, names, context.problems)
     if wanted <= 0:
         return

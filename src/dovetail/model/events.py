@@ -40,6 +40,13 @@ class PodGone(msgspec.Struct, frozen=True):
     uid: str
 
 
+class PodsGone(msgspec.Struct, frozen=True):
+    """Several at one moment: nobody is offered what one left before all have."""
+
+    at: float
+    uids: tuple[str, ...]
+
+
 class NodeChanged(msgspec.Struct, frozen=True):
     """A node is new or different."""
 
@@ -96,6 +103,7 @@ Event = (
     | PodObserved
     | PodBound
     | PodGone
+    | PodsGone
     | PodNominated
     | NodeChanged
     | NodeGone

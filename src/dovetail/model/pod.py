@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from operator import attrgetter
 
 from dovetail.model.decision import Share
+from dovetail.model.device import WHOLE_COMPUTE
 from dovetail.model.order import NaturalKey, natural
 from dovetail.model.reason import Reason
 from dovetail.model.relations import ALONE, NO_PREFERENCES, Preferences, Relations
 from dovetail.model.rules import NodeRules
+
+DAEMON_SET = "DaemonSet/"  # how the owner of a daemon's pod begins
 
 
 class ContainerKind(IntEnum):
     INIT = 0  # runs alone before the others and gives everything back
     SIDECAR = 1  # an init container with restartPolicy Always: stays
     APP = 2
+
+
+def at_once(amounts: Iterable[tuple[ContainerKind, int]]) -> int:
+    """What a pod's containers hold together at their worst moment, init containers first.
+
+    Kubernetes' formula (component-helpers/resource/helpers.go PodRequests): app containers and sidecars add up; an
+    init container runs beside the sidecars started before it.
+    """
+    staying = sidecars = peak = 0
+    for kind, amount in amounts:
+        if kind is ContainerKind.INIT:
+            peak = max(peak, sidecars + amount)
+            continue
+        staying += amount
+        sidecars += amount if kind is ContainerKind.SIDECAR else 0
+    return max(staying, peak)
+
+
+@dataclass(frozen=True, slots=True)
+class CardResources:
+    """By which names Kubernetes counts what is asked of cards; "" = it cannot be asked for."""
+
+    count: str
+    memory: str = ""
+    percentage: str = ""
+    compute: str = ""  # in per cent
+    memory_unit_mib: int = 1
+    shared_compute_milli: int = 0  # what admission fills in beside memory for a part of a card
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +63,13 @@ class DeviceAsk:
     memory_mib: int = 0
     memory_percent: int | None = None
     compute_milli: int = 0  # 0 = no claim on compute: share with anyone
+    plain: bool = False  # cards were asked for and no part of them: memory and compute are HAMi's defaults
+    resources: CardResources | None = field(default=None, compare=False)  # None = nobody counts it by a name
+
+    @property
+    def whole(self) -> bool:
+        """All of each card, said or meant: what a plugin that knows no parts can give."""
+        return self.plain or (self.memory_percent == 100 and self.compute_milli >= WHOLE_COMPUTE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +164,11 @@ class Pod:
     @property
     def wants_devices(self) -> bool:
         return any(container.asks for container in self.containers)
+
+    @property
+    def own_node(self) -> str:
+        """The one node that a DaemonSet made the pod for; "" = any may take it."""
+        return self.node_rules.only_node if self.owner.startswith(DAEMON_SET) else ""
 
     def named(self, uid: str) -> Pod:
         """The same pod under another name and UID: a replica of this template."""

@@ -62,6 +62,11 @@ class AffinityTerm:
     expressions: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
 
+    @property
+    def nodes_named(self) -> tuple[str, ...]:
+        """Where the fields leave only these; empty = any."""
+        return next((field.values for field in self.fields if field.operator == "In"), ())
+
     def matches(self, node: Node) -> bool:
         if not self.expressions and not self.fields:
             return False
@@ -98,6 +103,12 @@ class NodeRules:
         """With `looks_at_names`, taints and `unschedulable`: all that `refusal` depends on."""
         terms = (one for term in self.affinity or () for one in term.expressions)
         return tuple(dict.fromkeys((*(label for label, _ in self.selector), *(one.key for one in terms))))
+
+    @property
+    def only_node(self) -> str:
+        """The node that is named: by nodeName, or by every affinity term, as the DaemonSet controller does it."""
+        named = {name for term in self.affinity or () for name in term.nodes_named or ("",)}
+        return self.node_name or (named.pop() if len(named) == 1 else "")
 
     @property
     def looks_at_names(self) -> bool:

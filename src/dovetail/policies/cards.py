@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from dovetail.policies.rows import ASK_COMPUTE, ASK_MEMORY, ASK_PERCENT, CARD_MEMORY, COMPUTE, Rows, Wants
+from dovetail.policies.rows import (
+    ASK_COMPUTE,
+    ASK_MEMORY,
+    ASK_PERCENT,
+    CARD_MEMORY,
+    COMPUTE,
+    NODE_FLAGS,
+    STOCK,
+    Rows,
+    Wants,
+)
 
 WHOLE = 1000  # milli
 
 
 def memory_on(rows: Rows, wants: Wants, i: int, d: int, a: int) -> int:
-    """MiB this ask takes of this card; a percentage is cut to whole MiB as HAMi does."""
+    """MiB this ask takes of this card; a percentage is cut to whole MiB as HAMi does. Stock nodes give whole cards."""
     percent = wants.ask[a, ASK_PERCENT]
     if percent >= 0:
         return int(rows.card[i, d, CARD_MEMORY] * percent // 100)
+    if rows.fact[i, NODE_FLAGS] & STOCK:
+        return int(rows.card[i, d, CARD_MEMORY])
     return int(wants.ask[a, ASK_MEMORY])
 
 

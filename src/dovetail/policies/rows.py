@@ -55,8 +55,8 @@ NO_CARD, PART_OF_A_CARD, ONE_CARD, TWO_CARDS, FOUR_CARDS, MORE_CARDS = range(6)
 SIZES = 6
 
 # Last axis of `ask`.
-ASK_CONTAINER, ASK_KIND, ASK_VENDOR, ASK_COUNT, ASK_MEMORY, ASK_PERCENT, ASK_COMPUTE, ASK_RULE = range(8)
-ASK_FIELDS = 8
+ASK_CONTAINER, ASK_KIND, ASK_VENDOR, ASK_COUNT, ASK_MEMORY, ASK_PERCENT, ASK_COMPUTE, ASK_RULE, ASK_WHOLE = range(9)
+ASK_FIELDS = 9
 NO_PERCENT = -1
 
 # Last axis of `rule`: ranges in `uuids`, whether the cards must share a NUMA node, and the kinds accepted as bits.

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 import sys
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -223,3 +224,49 @@ async def test_credentials_are_read_once_for_all_who_wait(tmp_path: Path) -> Non
     credentials = Credentials(plugin(tmp_path, {"token": "token-N"}), world=World())
     await asyncio.gather(*(credentials.proof() for _ in range(5)))
     assert runs(tmp_path) == 1
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_credentials_that_were_there_once_may_be_out_of_reach_for_a_while(tmp_path: Path, method: str) -> None:
+    """Whoever asks tries again, as with a server that does not answer; the server was not even asked."""
+    token, clock = tmp_path / "token", Clock()
+    token.write_text("first")
+    async with serving() as stub:
+        credentials = Credentials(Connection(stub.url, "a test", token_file=token), world=clock.world)
+        stub.others = [says({}), says({})]
+        async with Api(credentials) as api:
+            ask = partial(api.get, "/x") if method == "GET" else partial(api.post, "/x", {})
+            await ask()
+            for content in ("", "two\nlines"):
+                token.write_text(content)
+                clock.at += 60
+                with pytest.raises(Unavailable, match="no credentials") as caught:
+                    await ask()
+                assert not caught.value.sent
+            token.write_text("second")
+            await ask()
+        assert [request.headers["Authorization"] for request in stub.seen] == ["Bearer first", "Bearer second"]
+
+
+async def test_a_plugin_that_fails_after_401_is_asked_again_later(tmp_path: Path) -> None:
+    script = tmp_path / "plugin.py"
+    runs = Exec(command=sys.executable, api_version=V1, args=[str(script)])
+    good = PLUGIN.format(counter=str(tmp_path / "count"), status={"token": "token-N"})
+    script.write_text(good)
+    async with serving() as stub:
+        stub.others = [says({}), refuses(401), refuses(401), says({})]
+        async with Api(Credentials(Connection(stub.url, "a test", plugin=runs, plugin_folder=tmp_path))) as api:
+            await api.put("/x", {})
+            script.write_text("import sys; sys.exit('timeout')")
+            with pytest.raises(Unavailable, match="failed with exit code 1: timeout") as caught:
+                await api.put("/x", {})
+            assert not caught.value.sent
+            script.write_text(good)
+            await api.put("/x", {})
+
+
+async def test_credentials_that_never_were_there_are_wrong(tmp_path: Path) -> None:
+    async with Api(Credentials(Connection("http://x", "a test", token_file=tmp_path / "token"))) as api:
+        for _ in range(2):
+            with pytest.raises(ConfigError, match="token"):
+                await api.get("/version")

@@ -11,7 +11,7 @@ from dovetail.engine.scheduler import Scheduler
 from dovetail.kube import objects
 from dovetail.kube.api.typed import Ref
 from dovetail.kube.api.watch import Changed, Deleted
-from dovetail.kube.live.binder import Binder, Fate, Outcome
+from dovetail.kube.live.binder import Binder, Claimed, Fate, Outcome
 from dovetail.kube.live.driver import Driver
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.reader import Reader
@@ -33,8 +33,9 @@ class Hands:
         self.notes: list[Note] = []
         self.conditions: dict[str, Condition] = {}  # by uid
 
-    def submit(self, bind: Bind) -> None:
+    def submit(self, bind: Bind, claimed: Claimed = tuple) -> None:
         self.binds.append(bind)
+        self.claimed = claimed()  # of the last one
 
     def note(self, note: Note) -> None:
         self.notes.append(note)
@@ -58,6 +59,8 @@ class Stage:
             self.scheduler, self.mirror, epoch="1.me", now=lambda: self.clock, log=lambda text: self.log.append(text)
         )
         self.hands = Hands()
+        self.doubts = 0
+        self.driver.doubt = self._doubt
         self.driver.binder = cast(Binder, self.hands)
         self.driver.teller = cast(Teller, self.hands)
 
@@ -69,6 +72,11 @@ class Stage:
         self._running.cancel()
         await asyncio.wait({self._running})
         assert self._running.cancelled(), self._running.exception()
+
+    def _doubt(self) -> int:
+        """Nobody looks at the lease: whoever waits for that look waits."""
+        self.doubts += 1
+        return self.doubts
 
     async def settle(self) -> None:
         for _ in range(30):

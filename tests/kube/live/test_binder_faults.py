@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from dovetail.kube import objects
-from dovetail.kube.api.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
+from dovetail.kube.api.errors import Conflict, Forbidden, NotFound, Unavailable
 from dovetail.kube.api.retry import World
-from dovetail.kube.live.binder import Binder, Fate, Outcome
+from dovetail.kube.live.binder import Binder, Claimed, Fate, Outcome
 from dovetail.kube.live.reader import EPOCH, Reader
 from dovetail.kube.live.tell import Condition, Teller
 from dovetail.kube.settings import Settings
@@ -32,14 +32,16 @@ LOST = Unavailable("the connection broke")
 class Server:
     """One pod; each POST does what the next step says."""
 
-    def __init__(self, *steps: ApiError | None) -> None:
+    def __init__(self, *steps: Exception | None) -> None:
         self.pod: dict[str, Any] | None = waiting("a")
         self.steps = list(steps)
         self.sent: list[str] = []
+        self.annotations: dict[str, str] = {}  # of the last POST
         self.bound_by_lost = False  # a POST that nobody heard of came true all the same
 
     async def post(self, path: str, body: Any) -> bytes:
         self.sent.append("POST")
+        self.annotations = body["metadata"]["annotations"]
         step = self.steps.pop(0) if self.steps else None
         if step is not None:
             if step is LOST and self.bound_by_lost:
@@ -78,7 +80,10 @@ WORLD = World(sleep=_at_once, chance=lambda: 0.0)
 
 
 async def _bind(
-    server: Any, nodes: dict[str, Node] | None = None, may_write: Callable[[], bool] = lambda: True
+    server: Any,
+    nodes: dict[str, Node] | None = None,
+    may_write: Callable[[], bool] = lambda: True,
+    claimed: Claimed = tuple,
 ) -> Outcome:
     pod = Reader({"dovetail": Settings()}).pod(read(waiting("a"))).pod
     outcomes: list[Outcome] = []
@@ -100,7 +105,7 @@ async def _bind(
         world=WORLD,
     )
     decision = Decision(pod.uid, "n", (Share(0, "GPU-0", 1024, 1000),), Reason.OK, 0)
-    binder.submit(Bind(pod, decision))
+    binder.submit(Bind(pod, decision), claimed)
     await binder.drain(10)
     (outcome,) = outcomes
     return outcome
@@ -110,6 +115,13 @@ async def test_a_lost_answer_is_sent_again() -> None:
     server = Server(LOST, None)
     assert (await _bind(server)).fate is Fate.BOUND
     assert server.sent == ["POST", "POST"]
+
+
+async def test_what_the_pod_claims_at_the_time_of_the_write_is_blanked() -> None:
+    server, claims = Server(LOST, None), iter(((), ("hami.io/amd-devices-allocated",)))
+    await _bind(server, claimed=lambda: next(claims))
+    assert server.annotations["hami.io/amd-devices-allocated"] == ""
+    assert server.annotations["hami.io/vgpu-devices-allocated"] == "GPU-0,NVIDIA,1024,100:;"
 
 
 async def test_a_lost_answer_of_a_write_that_came_true() -> None:
@@ -169,7 +181,14 @@ async def test_no_condition_follows_once_a_pod_is_about_to_be_bound() -> None:
     pod = Reader({"dovetail": Settings()}).pod(read(waiting("a"))).pod
     slow: Any = Slow()
     teller = Teller(
-        slow, "me", written=lambda *_: None, busy=lambda: False, now=lambda: 0.0, log=lambda _: None, world=WORLD
+        slow,
+        "me",
+        written=lambda *_: None,
+        may_write=lambda: True,
+        busy=lambda: False,
+        now=lambda: 0.0,
+        log=lambda _: None,
+        world=WORLD,
     )
     running = asyncio.create_task(teller.run())
     teller.waits(pod, Condition("Unschedulable", "first"))

@@ -27,6 +27,13 @@ def written(where: Node, shares: tuple[Share, ...], locked: bool = False, *conta
     return meta
 
 
+def written_beside(where: Node, shares: tuple[Share, ...], *claimed: str) -> dict[str, str]:
+    pod, decision = Pod("ml", "p", "uid-1", containers=(INIT, APP)), Decision("uid-1", "n1", shares, Reason.OK, 0)
+    made = binding(pod, decision, where, "42", DEFAULT_VENDORS, 99.7, False, claimed)
+    said: dict[str, str] = made["metadata"]["annotations"]
+    return said
+
+
 def test_the_pod_that_was_meant_is_a_precondition_and_the_cards_ride_along() -> None:
     assert written(node(), (Share(1, "GPU-a", 3000, 300),)) == {
         "name": "p",
@@ -68,3 +75,12 @@ def test_where_kubelet_picks_the_card_none_is_written_down() -> None:
 
 def test_a_pod_without_cards_carries_nothing() -> None:
     assert set(written(node(), ())) == {"name", "namespace", "uid", "resourceVersion"}
+
+
+def test_what_the_pod_claimed_before_is_true_or_blank() -> None:
+    ours, theirs = "hami.io/vgpu-devices-allocated", "hami.io/amd-devices-allocated"
+    card = (Share(1, "GPU-a", 3000, 300),)
+    said = written_beside(node(), card, ours, theirs)
+    assert (said[ours], said[theirs]) == (";GPU-a,NVIDIA,3000,30:;", "")
+    assert written_beside(node(), (), ours) == {ours: ""}
+    assert written_beside(node(enforcer=Enforcer.STOCK), card, ours) == {ours: ""}

@@ -110,6 +110,103 @@ async def test_one_that_was_killed_and_comes_back_under_its_name_takes_over_at_o
     await asyncio.wait_for(old.keep(), 5)  # a namesake that is not dead after all must stop
 
 
+async def test_whoever_knows_that_another_leads_is_not_sure_any_more() -> None:
+    """However little of the lease has passed: what waits to be written must not be."""
+    api, clock = Leases(), Clock()
+    first, second = candidate(api, clock, "a", quick=False), candidate(api, clock, "b", quick=False)
+    await first.acquire()
+    api.lease = None  # somebody deletes it
+    assert await second.acquire() is Arrival.FIRST
+    await asyncio.wait_for(first.keep(), 5)
+    assert clock.now < 10.0
+    assert not first.is_sure()
+    assert second.is_sure()
+
+
+@pytest.mark.parametrize("way", ["cancelled", "failed"])
+async def test_nobody_is_sure_who_has_ceased_to_renew(way: str) -> None:
+    api, clock = Leases(), Clock()
+    first = candidate(api, clock, "a")
+    await first.acquire()
+    keeping = asyncio.create_task(first.keep())
+    await asyncio.sleep(0)
+    assert first.is_sure()
+    if way == "failed":
+        api.put = lambda path, body: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+    keeping.cancel() if way == "cancelled" else first.doubt()
+    await asyncio.wait({keeping}, timeout=5)
+    assert keeping.done()
+    assert not first.is_sure()
+
+
+async def test_nobody_is_sure_who_has_said_goodbye() -> None:
+    api, clock = Leases(), Clock()
+    first = candidate(api, clock, "a")
+    await first.acquire()
+    await first.release()
+    assert not first.is_sure()
+
+
+async def test_a_doubt_is_settled_by_a_look_that_came_after_it() -> None:
+    api, clock = Leases(), Clock()
+    first = candidate(api, clock, "a")
+    await first.acquire()
+    look = first.doubt()
+    assert not first.has_looked(look)
+    keeping = asyncio.create_task(first.keep())
+    while not first.has_looked(look):
+        await asyncio.sleep(0)
+    api.down = True
+    second_look = first.doubt()
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not first.has_looked(second_look)
+    keeping.cancel()
+
+
+async def test_doubts_do_not_become_a_flood_of_renewals() -> None:
+    """Anybody who may write to a pod can make us doubt."""
+    api, clock = Leases(), Clock()
+    first = candidate(api, clock, "a", quick=False)
+    await first.acquire()
+    keeping = asyncio.create_task(first.keep())
+    while clock.now < 10.0:
+        first.doubt()
+        await asyncio.sleep(0)
+    keeping.cancel()
+    assert api.version <= 1 + 10.0 / 0.1
+
+
+async def test_a_lease_that_cannot_be_read_is_asked_for_again() -> None:
+    api, clock = Leases(), Clock()
+    first = candidate(api, clock, "a")
+    await first.acquire()
+    garbled, put = [b"{", b"[]"], api.put
+
+    async def answer(path: str, body: Any) -> bytes:
+        whole = await put(path, body)
+        return garbled.pop() if garbled else whole
+
+    api.put = answer  # type: ignore[method-assign]
+    keeping = asyncio.create_task(first.keep())
+    while garbled or api.version < 5:
+        await asyncio.sleep(0)
+        assert not keeping.done()
+    keeping.cancel()
+
+
+async def test_who_has_seen_a_lease_that_was_deleted_goes_on_counting() -> None:
+    """Else its epoch would look older than that of the reign before it."""
+    api, clock = Leases(), Clock()
+    first, second = candidate(api, clock, "a"), candidate(api, clock, "b", quick=False)
+    await first.acquire()
+    waiting = asyncio.create_task(second.acquire())
+    await asyncio.sleep(0)
+    api.lease = None
+    await waiting
+    assert second.epoch.startswith("1.")
+
+
 async def test_a_holder_that_cannot_renew_stops() -> None:
     api, clock = Leases(), Clock()
     first = candidate(api, clock, "a")

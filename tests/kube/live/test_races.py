@@ -218,9 +218,7 @@ async def test_cards_of_pods_without_record_are_charged_once_their_node_is_known
 
 async def test_somebody_elses_stamp_is_a_reason_to_look_at_the_lease_and_no_proof() -> None:
     """Anybody who may change a pod can write it."""
-    doubts: list[str] = []
     async with Stage() as stage:
-        stage.driver.doubt = lambda: doubts.append("")
         stage.nodes(gpu_node())
         stage.pods(waiting("a"))
         await stage.settle()
@@ -228,8 +226,35 @@ async def test_somebody_elses_stamp_is_a_reason_to_look_at_the_lease_and_no_proo
         stamped["metadata"]["annotations"] = {"dovetail.dev/epoch": "99.mallory"}
         stage.answer(Fate.CHANGED, stage.hands.binds[0], stamped)
         await stage.settle()
-        assert len(doubts) == 1
+        assert stage.doubts == 1
         assert len(stage.hands.binds) == 2
+
+
+@pytest.mark.parametrize(
+    ("epoch", "doubts"), [("2.other", 1), ("1.other", 1), ("0.before", 0), ("1.me.3", 0), ("x", 0)]
+)
+async def test_a_stamp_in_the_watch_is_a_reason_to_look_at_the_lease(epoch: str, doubts: int) -> None:
+    """Whoever took over stamps every pod that waits: the watch may tell us before the lease does."""
+    async with Stage() as stage:
+        stage.pods(waiting("a"))
+        await stage.settle()
+        for version in (2, 3):
+            stamped = waiting("a", version, labels={"version": str(version)})
+            stamped["metadata"]["annotations"] = {"dovetail.dev/epoch": epoch}
+            stage.pods(stamped)
+        assert stage.doubts == doubts  # once for each new stamp, not for each word of the watch
+        assert stage.mirror.pods["uid-a"].version == "3"
+        assert stage.mirror.pods["uid-a"].doubt == doubts  # still, though the pod has changed since
+
+
+async def test_a_stamp_that_our_own_write_has_met_is_seen_as_well() -> None:
+    """A condition is patched without a precondition: the answer's version may be the stamp's successor."""
+    async with Stage() as stage:
+        stage.pods(waiting("a"))
+        stage.mirror.wrote("uid-a", "5", "2.other", ("Unschedulable", "no room"))
+        stage.driver.judge_stamps()
+        assert stage.mirror.pods["uid-a"].version == "5"
+        assert stage.mirror.pods["uid-a"].doubt == 1
 
 
 async def test_names_that_come_again_are_other_pods() -> None:

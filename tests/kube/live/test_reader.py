@@ -104,6 +104,13 @@ def test_what_a_pod_asks_for_by_annotation_is_another_template() -> None:
     assert plain.device_rules != picky.device_rules
 
 
+def test_pods_that_hamis_webhook_passes_over_are_another_template() -> None:
+    reader, whole = _reader(), {"containers": [{"name": "c", "resources": {"limits": gpu_limits(1)}}]}
+    ignored = reader.pod(_pod("a", spec=whole, labels={"hami.io/webhook": "ignore"})).pod
+    filled = reader.pod(_pod("b", spec=whole)).pod
+    assert [found.containers[0].asks[0].compute_milli for found in (ignored, filled)] == [0, 1000]
+
+
 def test_a_heartbeat_is_not_read_and_a_change_is() -> None:
     mirror = Mirror(_reader(), lambda: 0.0)
     assert [type(each) for each in mirror.hear_nodes([_node("1")])] == [NodeChanged]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dovetail.kube.live.words import LONGEST, condition_reason, where_to, why_pending
-from dovetail.model.decision import Decision, Share
+from dovetail.model.decision import Share
 from dovetail.model.device import Device
 from dovetail.model.node import Enforcer, Node
 from dovetail.model.pod import Pod, Refusal
@@ -14,30 +14,26 @@ from dovetail.model.reason import Reason
 POD = Pod("ml", "train-0", "u")
 
 
-def decision(reason: Reason) -> Decision:
-    return Decision("u", None, (), reason, 0)
-
-
 def test_nodes_are_counted_by_what_they_lack_the_commonest_first() -> None:
     counts = {Reason.TAINT: 2, Reason.CARD_MEMORY: 3}
-    said = why_pending(POD, decision(Reason.CARD_MEMORY), counts)
+    said = why_pending(POD, Reason.CARD_MEMORY, counts)
     assert said == "0/5 nodes are available: 3 GPU memory short, 2 taint not tolerated."
 
 
 def test_many_kinds_of_no_are_summed_up() -> None:
     reasons = [r for r in Reason if 0 < r < Reason.GROUP_INCOMPLETE][:8]
-    said = why_pending(POD, decision(reasons[0]), dict.fromkeys(reasons, 1))
+    said = why_pending(POD, reasons[0], dict.fromkeys(reasons, 1))
     assert said.endswith(", 2 something else.")
 
 
 def test_an_empty_cluster_says_so() -> None:
-    assert why_pending(POD, decision(Reason.NO_NODES), {}) == "0/0 nodes are available: the cluster has no nodes."
+    assert why_pending(POD, Reason.NO_NODES, {}) == "0/0 nodes are available: the cluster has no nodes."
 
 
 def test_a_pod_that_no_node_can_cure_says_its_own_reason() -> None:
     wrong = Pod("ml", "p", "u", refusal=Refusal(Reason.INVALID_REQUEST, "nvidia.com/gpumem: 16Gi is no number"))
-    assert why_pending(wrong, decision(Reason.INVALID_REQUEST), {}) == "nvidia.com/gpumem: 16Gi is no number."
-    said = why_pending(POD, decision(Reason.GROUP_INCOMPLETE), {})
+    assert why_pending(wrong, Reason.INVALID_REQUEST, {}) == "nvidia.com/gpumem: 16Gi is no number."
+    said = why_pending(POD, Reason.GROUP_INCOMPLETE, {})
     assert said == "the pod group has fewer pods than its minMember."
 
 

@@ -7,24 +7,24 @@ long as nobody knows, the cards stay reserved; before they are given up, the pod
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
-
-import msgspec
+from typing import Any, Protocol
 
 from dovetail.kube import objects
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError, Conflict, NotFound, Throttled, Unauthorized, Unavailable
 from dovetail.kube.api.retry import BACKOFF, REAL, Gate, World
 from dovetail.kube.live.binding import LABELS_SINCE, NODE, binding, pod_path
-from dovetail.kube.live.fencing import put_stamp
+from dovetail.kube.live.election import only_while
+from dovetail.kube.live.fencing import PodUnreadable, put_stamp, read_pod
 from dovetail.kube.vendors import Vendors
 from dovetail.model.events import Bind
 from dovetail.model.node import Node
 
-_POD = msgspec.json.Decoder(objects.Pod)
+Claimed = Callable[[], Iterable[str]]  # annotations by which the pod says by now which cards it has
 
 
 class Fate(Enum):
@@ -76,22 +76,24 @@ class Binder:
         now: Callable[[], float],
         epoch: str = "",  # of our reign
         may_write: Callable[[], bool] = lambda: True,  # whether we are surely the scheduler at this moment
+        log: Callable[[str], None] = lambda text: None,
         server: tuple[int, int] = LABELS_SINCE,
         turn: Turn | None = None,
         most: int = 64,
         world: World = REAL,
     ) -> None:
-        self._epoch, self._may_write = epoch, may_write
+        self._epoch, self._may_write, self._log = epoch, may_write, log
         self._api, self._vendors, self._nodes = api, vendors, nodes
         self._version_of, self._settled, self._volumes = version_of, settled, volumes
         self._report, self._now, self._server, self._turn, self._world = report, now, server, turn, world
         self.gate = Gate(most)
         self.under_way: dict[str, asyncio.Task[None]] = {}  # by uid
+        self.writing = 0  # binds of `under_way` whose turn has come: their volumes are bound, and the node is theirs
         self.writes = 0  # sent, events and conditions apart
         self.stamps = 0
 
-    def submit(self, bind: Bind) -> None:
-        task = asyncio.create_task(self._carry_out(bind), name=f"bind {bind.pod.key}")
+    def submit(self, bind: Bind, claimed: Claimed = tuple) -> None:
+        task = asyncio.create_task(self._carry_out(bind, claimed), name=f"bind {bind.pod.key}")
         self.under_way[bind.pod.uid] = task
         task.add_done_callback(lambda done: self._finished(bind, done))
 
@@ -101,47 +103,64 @@ class Binder:
             await asyncio.wait(list(self.under_way.values()), timeout=seconds)
 
     def _finished(self, bind: Bind, done: asyncio.Task[None]) -> None:
+        """Whatever failed did so before anything was sent: `_until_known` raises nothing."""
         if self.under_way.get(bind.pod.uid) is done:
             del self.under_way[bind.pod.uid]
         if not done.cancelled() and (error := done.exception()) is not None:
-            self._report(Outcome(bind, Fate.REFUSED, f"{type(error).__name__}: {error}"))
+            self._report(Outcome(bind, Fate.REFUSED, _said(error)))
 
-    async def _carry_out(self, bind: Bind) -> None:
+    async def _carry_out(self, bind: Bind, claimed: Claimed) -> None:
         if bind.volumes and (why := await self._volumes(bind)):
             self._report(Outcome(bind, Fate.VOLUMES, why))
             return
         locked = await self._turn.take(bind) if self._turn is not None else False
         outcome = Outcome(bind, Fate.REFUSED, "interrupted")
         try:
-            outcome = await self._until_known(bind, locked)
+            outcome = await self._until_known(bind, locked, claimed)
         finally:
             if locked and self._turn is not None:
-                await self._turn.give_back(bind, outcome.came_true)
+                await self._give_back(self._turn, outcome)
         self._report(outcome)
 
-    async def _until_known(self, bind: Bind, locked: bool) -> Outcome:
-        failures, unsure = 0, False  # unsure: a write of before may still become true
+    async def _give_back(self, turn: Turn, outcome: Outcome) -> None:
+        """That it fails changes nothing about what became of the bind."""
+        try:
+            await turn.give_back(outcome.bind, outcome.came_true)
+        except Exception as error:
+            self._log(f"lock of node {outcome.bind.decision.node}: {_said(error)}")
+
+    async def _until_known(self, bind: Bind, locked: bool, claimed: Claimed) -> Outcome:
+        self.writing += 1
+        try:
+            outcome, unsure = await self._send(bind, locked, claimed)
+        finally:
+            self.writing -= 1
+        return outcome or await self._look(bind, unsure)
+
+    async def _send(self, bind: Bind, locked: bool, claimed: Claimed) -> tuple[Outcome | None, bool]:
+        """Until the server has decided. None: the pod must be asked; True: a write of ours may still become true."""
+        failures, unsure = 0, False
         while True:
             try:
                 async with self.gate():
                     await self._settled(bind.pod.uid)
                     version, node = self._version_of(bind), self._target(bind)
                     if version is None or node is None:
-                        break
-                    await self._write(bind, node, version, locked)
-                    return Outcome(bind, Fate.BOUND)
+                        return None, unsure
+                    body = binding(
+                        bind.pod, bind.decision, node, version, self._vendors, self._now(), locked, claimed()
+                    )
+                    await self._write(bind, node, body)
+                    return Outcome(bind, Fate.BOUND), False
             except Conflict:
-                break
+                return None, unsure
             except NotFound:
-                return Outcome(bind, Fate.GONE)
+                return Outcome(bind, Fate.GONE), False
             except (Throttled, Unavailable, Unauthorized) as error:
                 failures, unsure = failures + 1, unsure or error.sent
                 await self._world.sleep(BACKOFF.wait(failures, self._world.chance(), error.retry_after))
-            except ApiError as error:
-                if not unsure:
-                    return Outcome(bind, Fate.REFUSED, error.message)
-                break
-        return await self._look(bind, unsure)
+            except Exception as error:
+                return (None, True) if unsure else (Outcome(bind, Fate.REFUSED, _said(error)), False)
 
     def _target(self, bind: Bind) -> Node | None:
         """The node as it is now; None where it is gone, or a card that was chosen is."""
@@ -150,45 +169,62 @@ class Binder:
             return None
         return node
 
-    async def _write(self, bind: Bind, node: Node, version: str, locked: bool) -> None:
+    async def _write(self, bind: Bind, node: Node, body: dict[str, Any]) -> None:
         """The lease is looked at last: whoever takes over later will find this pod waiting, and stamp it."""
-        body = binding(bind.pod, bind.decision, node, version, self._vendors, self._now(), locked)
-        if not self._may_write():
-            raise Unavailable("the lease was not renewed in time", sent=False)
+        only_while(self._may_write)
         self.writes += 1
-        await self._api.post(f"{pod_path(bind.pod.namespace, bind.pod.name)}/binding", body)
-        if self._server < LABELS_SINCE and "labels" in body["metadata"]:
+        try:
+            await self._api.post(f"{pod_path(bind.pod.namespace, bind.pod.name)}/binding", body)
+        except ApiError:
+            raise
+        except Exception as error:
+            self._log(f"{bind.pod.key}: {_said(error)}")
+            raise Unavailable(_said(error)) from error  # nobody knows how far it came
+        if self._server < LABELS_SINCE and "labels" in body["metadata"] and self._may_write():
             self.writes += 1
             await self._label(bind, node.name)
 
     async def _label(self, bind: Bind, node: str) -> None:
         """Before 1.35 a Binding's labels were dropped. Only HAMi's monitor misses it where this fails."""
         body = {"metadata": {"uid": bind.pod.uid, "labels": {NODE: node}}}
-        try:
+        with suppress(Exception):
             await self._api.patch(pod_path(bind.pod.namespace, bind.pod.name), body)
-        except ApiError:
-            return
 
     async def _look(self, bind: Bind, unsure: bool) -> Outcome:
-        """Something is not as we thought: ask how the pod is. If it waits, no write of ours may reach it any more."""
-        failures, path = 0, pod_path(bind.pod.namespace, bind.pod.name)
+        """Something is not as we thought: ask how the pod is, until it is known.
+
+        As long as a write may become true the cards are not given up, whatever the answers are.
+        """
+        failures = 0
         while True:
             try:
-                source = _POD.decode(await self._api.get(path))
-                if unsure and source.metadata.uid == bind.pod.uid and not source.spec.node_name:
-                    self.stamps += 1  # a stamp that is there already would change nothing
-                    stamped = await put_stamp(self._api, path, bind.pod.uid, f"{self._epoch}.{self.stamps}")
-                    if stamped is None:
-                        return Outcome(bind, Fate.GONE)
-                    source = stamped
-                break
-            except NotFound:
-                return Outcome(bind, Fate.GONE)
-            except msgspec.DecodeError as error:
-                return Outcome(bind, Fate.REFUSED, f"the pod cannot be read: {error}")
-            except ApiError as error:
+                source = await self._as_it_is(bind, unsure)
+                return Outcome(bind, Fate.GONE) if source is None else Outcome(bind, Fate.CHANGED, "", source)
+            except Exception as error:
+                passes = isinstance(error, ApiError) and not isinstance(error, PodUnreadable)
+                if not unsure and not passes:
+                    return Outcome(bind, Fate.REFUSED, _said(error))
                 failures += 1
-                await self._world.sleep(BACKOFF.wait(failures, self._world.chance(), error.retry_after))
+                if failures % 5 == 3:
+                    self._log(f"{bind.pod.key}: nobody knows yet whether it is bound: {_said(error)}")
+                asked = error.retry_after if isinstance(error, ApiError) else None
+                await self._world.sleep(BACKOFF.wait(failures, self._world.chance(), asked))
+
+    async def _as_it_is(self, bind: Bind, unsure: bool) -> objects.Pod | None:
+        """None: it is gone. If it waits, no write of ours may reach it any more."""
+        path = pod_path(bind.pod.namespace, bind.pod.name)
+        try:
+            source = read_pod(await self._api.get(path))
+        except NotFound:
+            return None
         if source.metadata.uid != bind.pod.uid:
-            return Outcome(bind, Fate.GONE)
-        return Outcome(bind, Fate.CHANGED, "", source)
+            return None
+        if not unsure or source.spec.node_name:
+            return source
+        only_while(self._may_write)
+        self.stamps += 1  # a stamp that is there already would change nothing
+        return await put_stamp(self._api, path, bind.pod.uid, f"{self._epoch}.{self.stamps}")
+
+
+def _said(error: BaseException) -> str:
+    return error.message if isinstance(error, ApiError) else f"{type(error).__name__}: {error}"

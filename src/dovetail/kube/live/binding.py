@@ -5,6 +5,7 @@ The API server merges the annotations (and, from 1.35, the label) into the pod i
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from dovetail.kube.assigned import encode
@@ -21,19 +22,30 @@ LABELS_SINCE = (1, 35)
 
 
 def binding(
-    pod: Pod, decision: Decision, node: Node, version: str, vendors: Vendors, now: float, locked: bool
+    pod: Pod,
+    decision: Decision,
+    node: Node,
+    version: str,
+    vendors: Vendors,
+    now: float,
+    locked: bool,
+    claimed: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """The body. `locked`: HAMi's plugin on the node will say when the cards were handed over."""
+    """The body. `locked`: HAMi's plugin on the node will say when the cards were handed over. `claimed`: annotations
+    by which the pod said before which cards it has; they are true from now on, or blank."""
     meta: dict[str, Any] = {
         "name": pod.name,
         "namespace": pod.namespace,
         "uid": pod.uid,
         "resourceVersion": version,
     }
+    said = dict.fromkeys(claimed, "")
     if decision.shares and node.enforcer is not Enforcer.STOCK:  # there kubelet picks the card, and we do not know it
-        meta["annotations"] = cards(pod, decision, node, vendors, now, locked)
+        said |= cards(pod, decision, node, vendors, now, locked)
         if labelled(node.name):
             meta["labels"] = {NODE: node.name}
+    if said:
+        meta["annotations"] = said
     return {
         "apiVersion": "v1",
         "kind": "Binding",

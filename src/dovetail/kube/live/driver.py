@@ -10,18 +10,19 @@ import asyncio
 import heapq
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from dovetail.engine.scheduler import Scheduler
 from dovetail.kube import objects
 from dovetail.kube.live.binder import Binder, Fate, Outcome
 from dovetail.kube.live.election import either
+from dovetail.kube.live.fencing import may_outrank
 from dovetail.kube.live.mirror import Mirror, Stand
 from dovetail.kube.live.patience import Patience
-from dovetail.kube.live.reader import EPOCH
 from dovetail.kube.live.reasons import Reasons
-from dovetail.kube.live.tell import Note, Teller
-from dovetail.kube.live.words import where_to
+from dovetail.kube.live.tell import Condition, Note, Teller
+from dovetail.kube.live.words import cut, where_to
 from dovetail.model.events import (
     Bind,
     Effect,
@@ -39,6 +40,7 @@ from dovetail.model.pod import Group, Pod
 
 PORTION = 32  # groups placed before binds get a chance to leave
 SAFETY_NET = 60.0  # seconds between two tries of everybody: by then events should have done it
+LONGEST_PAUSE = 60.0  # seconds between two tries of a pod whose placement is refused
 REFRESH = 30.0  # seconds between two looks whether those who wait do so for other reasons
 
 
@@ -51,6 +53,19 @@ class Counts:
     conflicts: int = 0
     refused: int = 0
     rescued: int = 0  # placed by the safety net: each one is a missing event
+
+
+@dataclass(slots=True)
+class _Refusals:
+    """How often one pod's placement was refused, and what people were told of it last."""
+
+    count: int = 0
+    told: Condition | None = None
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the next try."""
+        return min(LONGEST_PAUSE, 2.0 ** min(self.count - 1, 10))
 
 
 class Driver:
@@ -73,11 +88,11 @@ class Driver:
         self._arrivals: dict[str, Group] = {}  # by name
         self._line_of: dict[str, str] = {}  # pod uid -> name
         self._order: list[tuple[Any, str]] = []  # a heap of (order, name); a name may have left
-        self._failures: dict[str, int] = {}  # pod uid -> writes refused so far
+        self._refusals: dict[str, _Refusals] = {}  # by pod uid
         self._held_back: set[str] = set()  # uids of pods whose owner has to be patient
         self._guessed: dict[str, dict[str, PodObserved]] = {}  # node -> by uid, pods whose cards nobody wrote down
         self._wake = asyncio.Event()
-        self.doubt: Callable[[], None] = lambda: None  # called when somebody else seems to be the scheduler now
+        self.doubt: Callable[[], int] = lambda: 0  # somebody else seems to lead: the look at the lease that will tell
         self.paused = False  # decide nothing for now
 
     # ---- what comes in ------------------------------------------------------------------------------------------
@@ -91,11 +106,11 @@ class Driver:
         bind, pod, at = outcome.bind, outcome.bind.pod, self._now()
         if outcome.fate is Fate.BOUND:
             self.counts.bound += 1
-            self._failures.pop(pod.uid, None)
+            self._refusals.pop(pod.uid, None)
             self.happened((PodBound(at, pod.uid),))
             self._tell_bound(bind)
         elif outcome.fate is Fate.GONE:
-            self._failures.pop(pod.uid, None)
+            self._refusals.pop(pod.uid, None)
             self._give_up(pod)
         elif outcome.fate is Fate.CHANGED and outcome.pod is not None:
             self._changed(outcome, outcome.pod)
@@ -109,11 +124,21 @@ class Driver:
         failures, self.mirror.failures = self.mirror.failures, []
         for source in failures:
             self._refused_by_kubelet(source)
+        self.judge_stamps()
         self.say_problems()
 
     def hear_pod(self, source: objects.Pod) -> None:
         """One pod as it is now, from the answer to a write of ours."""
         self.happened(self.mirror.hear_pod(source))
+        self.judge_stamps()
+
+    def judge_stamps(self) -> None:
+        """Anybody can write a stamp, so that it proves nothing: its pod waits until the lease was looked at."""
+        stamped, self.mirror.stamped = self.mirror.stamped, []
+        for known in (self.mirror.pods[uid] for uid in stamped if uid in self.mirror.pods):
+            if may_outrank(known.stamp, self._epoch):
+                self._log(f"{known.key}: stamped by {known.stamp}; looking at the lease")
+                known.doubt = self.doubt()
 
     def take_truth(self) -> None:
         """Book what is true, though nothing is decided yet. Nodes first: a row that pods hold is written twice."""
@@ -160,6 +185,9 @@ class Driver:
             if uid:
                 self._leave_line(uid)
                 self._note_guess(uid, event)
+                if not self.mirror.waits(uid):
+                    self._hush(uid)
+                    self._refusals.pop(uid, None)
             self._carry_out(self.scheduler.handle(event))
             if isinstance(event, NodeChanged):
                 self._guess_again(event.node)
@@ -184,15 +212,19 @@ class Driver:
         for pod in group.pods:
             if self._line_of.get(pod.uid, group.name) != group.name:
                 self._leave_line(pod.uid)
+                self._hush(pod.uid)
             if self.scheduler.waiting.name_of(pod.uid) not in ("", group.name):
                 self._carry_out(self.scheduler.handle(PodGone(self._now(), pod.uid)))
         self._arrivals[group.name] = group
         self._line_of.update((pod.uid, group.name) for pod in group.pods)
         heapq.heappush(self._order, (group.order, group.name))
 
-    def _leave_line(self, uid: str) -> None:
+    def _hush(self, uid: str) -> None:
+        """Why it waited until now is nobody's concern any more."""
         self.reasons.forget(uid)
         self.teller.forget(uid)
+
+    def _leave_line(self, uid: str) -> None:
         name = self._line_of.pop(uid, "")
         group = self._arrivals.get(name)
         if group is None:
@@ -248,7 +280,7 @@ class Driver:
         """Nobody will ask for it: no line, no place, no write, no second try."""
         placed = uid in self.scheduler.ledger.pods or uid in self.binder.under_way
         waits = self.scheduler.waiting.name_of(uid) or uid in self._line_of
-        return not (placed or waits or uid in self._failures or uid in self._held_back)
+        return not (placed or waits or uid in self._refusals or uid in self._held_back)
 
     # ---- what goes out ------------------------------------------------------------------------------------------
 
@@ -257,7 +289,7 @@ class Driver:
             if isinstance(effect, Bind):
                 self.counts.placed += 1
                 self.reasons.forget(effect.pod.uid)
-                self.binder.submit(effect)
+                self.binder.submit(effect, partial(self.mirror.claimed, effect.pod.uid))
             elif isinstance(effect, Wait):
                 self.reasons.note(effect.pod, effect.decision)
             elif isinstance(effect, Warn):
@@ -266,11 +298,9 @@ class Driver:
     def _tell_some(self) -> None:
         """Say why pods wait: those that do not say so themselves already."""
         for pod, condition in self.reasons.some(PORTION):
-            known = self.mirror.pods.get(pod.uid)
-            if known is None or known.stand is not Stand.WAITS or known.condition == condition:
-                continue
-            self.teller.waits(pod, condition)
-            self.teller.note(Note(pod, "FailedScheduling", condition.message, warning=True))
+            if self.mirror.waits(pod.uid) and self.mirror.pods[pod.uid].condition != condition:
+                self.teller.waits(pod, condition)
+                self.teller.note(Note(pod, "FailedScheduling", condition.message, warning=True))
 
     def _tell_bound(self, bind: Bind) -> None:
         name = str(bind.decision.node)
@@ -294,29 +324,39 @@ class Driver:
         if source.spec.node_name:  # what it holds takes the place of what we reserved for it
             if outcome.came_true:
                 self.counts.bound += 1
-                self._failures.pop(bind.pod.uid, None)
+                self._refusals.pop(bind.pod.uid, None)
                 self._tell_bound(bind)
         else:
             self.counts.conflicts += 1
             self._give_up(bind.pod)
-            if _later(source.metadata.annotations.get(EPOCH, ""), self._epoch):
-                self._log(f"{bind.pod.key}: stamped by {source.metadata.annotations[EPOCH]}; looking at the lease")
-                self.doubt()
-        self.happened(self.mirror.hear_pod(source))
+        self.hear_pod(source)
         self._again(bind.pod)  # the watch may have said more than the answer already, and will not say it again
 
     def _try_later(self, pod: Pod, outcome: Outcome) -> None:
-        failures = self._failures[pod.uid] = self._failures.get(pod.uid, 0) + 1
-        pause = min(60.0, 2.0 ** (failures - 1))
-        kind = "VolumesNotBound" if outcome.fate is Fate.VOLUMES else "BindingRefused"
-        self._log(f"{pod.key}: not bound to {outcome.bind.decision.node}, next try in {pause:.0f} s: {outcome.message}")
-        self.teller.note(Note(pod, kind, outcome.message, warning=True, action="Binding"))
+        refusals = self._refusals.setdefault(pod.uid, _Refusals())
+        refusals.count += 1
+        where, pause = outcome.bind.decision.node, refusals.pause
+        self._log(f"{pod.key}: not bound to {where}, next try in {pause:.0f} s: {outcome.message}")
+        self.mirror.rest(pod.uid)
+        self._tell_refused(pod, outcome, refusals)
         asyncio.get_running_loop().call_later(pause, self._again, pod)
+
+    def _tell_refused(self, pod: Pod, outcome: Outcome, refusals: _Refusals) -> None:
+        """By a word of our own: another node would not help. The event is sent once, however often it is tried."""
+        if not self.mirror.waits(pod.uid):
+            return
+        kind = "VolumesNotBound" if outcome.fate is Fate.VOLUMES else "BindingRefused"
+        condition = Condition(kind, cut(outcome.message))
+        if self.mirror.pods[pod.uid].condition != condition:
+            self.teller.waits(pod, condition)
+        if refusals.told != condition:
+            refusals.told = condition
+            self.teller.note(Note(pod, kind, outcome.message, warning=True, action="Binding"))
 
     def _again(self, pod: Pod) -> None:
         """If it still waits and nobody has spoken of it since, ask for it."""
         if pod.uid not in self.mirror.pods:
-            self._failures.pop(pod.uid, None)
+            self._refusals.pop(pod.uid, None)
         group = self.mirror.recall(pod)
         if group is not None:
             self.happened((GroupArrived(self._now(), group),))
@@ -340,13 +380,3 @@ class Driver:
         pause = self.patience.refused(pod.owner or pod.key, self._now(), text)
         self._log(f"{pod.key}: refused by {text}; the next pod of {pod.owner or pod.key} waits {pause:.0f} s")
         self.teller.note(Note(pod, "RefusedByKubelet", text, warning=True))
-
-
-def _later(theirs: str, ours: str) -> bool:
-    """Epochs are `transitions.identity`; a higher number is a later reign."""
-
-    def number(epoch: str) -> int:
-        text = epoch.partition(".")[0]
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else -1
-
-    return theirs != ours and number(theirs) > number(ours)

@@ -15,10 +15,12 @@ from typing import Any
 
 import msgspec
 
-from dovetail.kube.api.client import Api
-from dovetail.kube.api.errors import ApiError, Conflict, NotFound
+from dovetail.kube.api.client import Api, Json
+from dovetail.kube.api.errors import ApiError, Conflict, NotFound, Unavailable
 from dovetail.kube.api.retry import REAL, World
+from dovetail.kube.api.typed import UNREADABLE
 from dovetail.kube.live.times import to_microsecond
+from dovetail.kube.problems import printable
 
 
 class _Meta(msgspec.Struct, rename="camel", frozen=True):
@@ -87,16 +89,23 @@ class Election:
         self._seen: tuple[_Spec, float] | None = None  # the record, and since when it is so by our own clock
         self._held: _Lease | None = None
         self.arrival: Arrival | None = None
+        self._reigns = False
         self._renewed = -1e9  # when the last renewal that worked was sent, by our own clock
+        self._looks = self._looked = 0  # renewals sent so far; the last of them that showed that we lead
         self._doubt = asyncio.Event()
 
     def is_sure(self) -> bool:
         """Whether nobody else can hold the lease yet: it is renewed well before it ends."""
-        return self._world.now() - self._renewed < self._terms.deadline
+        return self._reigns and self._world.now() - self._renewed < self._terms.deadline
 
-    def doubt(self) -> None:
-        """Somebody else seems to hold it: look at once."""
+    def doubt(self) -> int:
+        """Somebody else seems to hold it: look at once. The number of the look that will tell, for `has_looked`."""
         self._doubt.set()
+        return self._looks + 1
+
+    def has_looked(self, number: int) -> bool:
+        """Whether that look at the lease, or a later one, showed that we lead."""
+        return self._looked >= number
 
     @property
     def epoch(self) -> str:
@@ -121,14 +130,22 @@ class Election:
             await self._world.sleep(self._terms.retry * (1 + 0.2 * self._world.chance()))
 
     async def keep(self) -> None:
-        """Renew until that fails for too long, or somebody else holds it."""
+        """Renew until that fails for too long, or somebody else holds it. However it ends, we are not sure any more."""
+        try:
+            await self._keep()
+        finally:
+            self._reigns = False
+
+    async def _keep(self) -> None:
         while True:
             await self._pause()
             try:
                 async with asyncio.timeout(max(self._terms.retry, self._terms.deadline / 2)):
+                    self._looks += 1
                     if not await self._renew():
                         self._log("the lease is another's now")
                         return
+                    self._looked = self._looks
             except (ApiError, TimeoutError) as error:
                 if not self.is_sure():
                     said = error.message if isinstance(error, ApiError) else "no answer"
@@ -136,7 +153,8 @@ class Election:
                     return
 
     async def _pause(self) -> None:
-        """Until the next renewal is due, or somebody doubts."""
+        """Until the next renewal is due, or somebody doubts; not once per doubt, since anybody can make us doubt."""
+        await self._world.sleep(max(0.0, self._renewed + self._terms.retry / 20 - self._world.now()))
         waits = {asyncio.create_task(self._doubt.wait()), asyncio.create_task(self._sleep())}
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -150,6 +168,7 @@ class Election:
 
     async def release(self) -> None:
         """All our writes have ended: whoever comes next need not be careful."""
+        self._reigns = False
         if self._held is None:
             return
         spec = msgspec.structs.replace(self._held.spec, holder_identity="", lease_duration_seconds=1)
@@ -160,7 +179,7 @@ class Election:
 
     async def _try(self) -> bool:
         try:
-            lease = _LEASE.decode(await self._api.get(f"{self._leases}/{self._name}"))
+            lease = _read(await self._api.get(f"{self._leases}/{self._name}"))
         except NotFound:
             return await self._create()
         if self._seen is None or self._seen[0] != lease.spec:
@@ -169,24 +188,27 @@ class Election:
         patience = float(lease.spec.lease_duration_seconds or self._terms.duration)
         if holder not in ("", self.identity) and self._world.now() - self._seen[1] < patience:
             return False  # our own name means that we were killed and are back
-        spec = self._spec((lease.spec.lease_transitions or 0) + 1)
         try:
-            await self._put(lease.metadata.resource_version, spec)
+            await self._put(lease.metadata.resource_version, self._spec(self._next_reign()))
         except Conflict:
             return False
-        self.arrival = Arrival.TAKEN_OVER if holder else Arrival.AFTER_GOODBYE
+        self.arrival, self._reigns = Arrival.TAKEN_OVER if holder else Arrival.AFTER_GOODBYE, True
         return True
 
     async def _create(self) -> bool:
-        body = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": self._spec(0)}
+        body = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": self._spec(self._next_reign())}
         sent = self._world.now()
         try:
-            self._held = _LEASE.decode(await self._api.post(self._leases, {**_KIND, **body}))
+            self._held = _read(await self._api.post(self._leases, {**_KIND, **body}))
         except Conflict:
             return False
         self._renewed = sent
-        self.arrival = Arrival.FIRST
+        self.arrival, self._reigns = Arrival.FIRST, True
         return True
+
+    def _next_reign(self) -> int:
+        """A Lease that we saw before somebody deleted it goes on counting."""
+        return (self._seen[0].lease_transitions or 0) + 1 if self._seen is not None else 0
 
     async def _renew(self) -> bool:
         assert self._held is not None
@@ -195,7 +217,7 @@ class Election:
             await self._put(self._held.metadata.resource_version, spec)
             return True
         except Conflict:  # our own write whose answer was lost, or somebody else
-            lease = _LEASE.decode(await self._api.get(f"{self._leases}/{self._name}"))
+            lease = _read(await self._api.get(f"{self._leases}/{self._name}"))
             mine = (self.identity, self._held.spec.lease_transitions)  # a namesake has counted one more
             if (lease.spec.holder_identity, lease.spec.lease_transitions) != mine:
                 return False
@@ -208,7 +230,7 @@ class Election:
         meta = {"name": self._name, "namespace": self._namespace, "resourceVersion": version}
         body: dict[str, Any] = {**_KIND, "metadata": meta, "spec": spec}
         sent = self._world.now()
-        self._held = _LEASE.decode(await self._api.put(f"{self._leases}/{self._name}", body))
+        self._held = _read(await self._api.put(f"{self._leases}/{self._name}", body))
         self._renewed = sent
 
     def _spec(self, transitions: int) -> _Spec:
@@ -217,6 +239,19 @@ class Election:
 
 
 _KIND = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+
+
+def _read(body: Json) -> _Lease:
+    try:
+        return _LEASE.decode(body)
+    except UNREADABLE as error:
+        raise Unavailable(f"the lease cannot be read: {printable(str(error), 300)}") from None
+
+
+def only_while(may_write: Callable[[], bool]) -> None:
+    """The last thing that is asked before a write is sent."""
+    if not may_write():
+        raise Unavailable("the lease was not renewed in time", sent=False)
 
 
 async def either(event: asyncio.Event, seconds: float) -> None:

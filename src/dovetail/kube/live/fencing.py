@@ -1,6 +1,7 @@
 """After a take-over: stamp our epoch on every pod that waits, so that a predecessor's Bindings fail on the version.
 
-The answers show which pods were bound in the meantime: after this, nothing of the predecessor can become true.
+The answers show which pods were bound in the meantime: after this, nothing of the predecessor can become true. A stamp
+that we find and that is not ours may be a successor's.
 """
 
 from __future__ import annotations
@@ -11,16 +12,32 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from dovetail.kube import objects
-from dovetail.kube.api.client import Api
+from dovetail.kube.api.client import Api, Json
 from dovetail.kube.api.errors import ApiError, Conflict, NotFound
 from dovetail.kube.api.retry import BACKOFF, REAL, Gate, World
-from dovetail.kube.api.typed import ref_of
+from dovetail.kube.api.typed import UNREADABLE, Reader, Unreadable, ref_of
 from dovetail.kube.live.binding import pod_path
+from dovetail.kube.live.election import only_while
 from dovetail.kube.live.mirror import Known
 from dovetail.kube.live.reader import EPOCH
 
-_POD = msgspec.json.Decoder(objects.Pod)
+_PODS = Reader(objects.Pod)
 AT_ONCE = 32
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    annotations: dict[str, str] = {}
+
+
+class _Stamped(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
+
+
+_STAMPED = msgspec.json.Decoder(_Stamped)
+
+
+class PodUnreadable(ApiError):
+    """The server answered, and we do not understand what it says of the pod."""
 
 
 async def stamp(
@@ -29,6 +46,7 @@ async def stamp(
     epoch: str,
     hear: Callable[[objects.Pod], None],
     log: Callable[[str], None],
+    may_write: Callable[[], bool],
     world: World = REAL,
 ) -> int:
     """`pods` are (uid, what is known) of those that wait. `hear` gets each pod as it is after the write. How many.
@@ -44,6 +62,7 @@ async def stamp(
         while True:
             try:
                 async with gate():
+                    only_while(may_write)
                     source = await put_stamp(api, pod_path(namespace, name), uid, epoch)
                 if source is not None:
                     hear(source)
@@ -68,12 +87,41 @@ async def put_stamp(api: Api, path: str, uid: str, epoch: str) -> objects.Pod | 
     body = {"metadata": {"uid": uid, "annotations": {EPOCH: epoch}}}
     while True:
         try:
-            return _POD.decode(await api.patch(path, body))
+            return read_pod(await api.patch(path, body))
         except NotFound:
             return None
         except Conflict:
             if await _uid_at(api, path) != uid:
                 return None
+
+
+def read_pod(body: Json) -> objects.Pod:
+    found = _PODS.object(body)
+    if isinstance(found, Unreadable):
+        raise PodUnreadable(f"the pod cannot be read: {found.message}")
+    return found
+
+
+def stamp_of(body: Json) -> str:
+    """The epoch on a pod; "" where there is none, or nothing can be read."""
+    try:
+        return _STAMPED.decode(body).metadata.annotations.get(EPOCH, "")
+    except UNREADABLE:
+        return ""
+
+
+def may_outrank(theirs: str, ours: str) -> bool:
+    """Whether a stamp may be of a later reign than ours. Epochs are `number.identity`, stamps may have more behind it.
+
+    Another's of the same number is there where somebody deleted the Lease, and counting began anew.
+    """
+    is_ours = theirs == ours or theirs.startswith(f"{ours}.")
+    return not is_ours and _number(theirs) >= max(0, _number(ours))
+
+
+def _number(epoch: str) -> int:
+    text = epoch.partition(".")[0]
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else -1
 
 
 async def _uid_at(api: Api, path: str) -> str:

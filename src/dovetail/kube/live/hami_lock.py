@@ -16,10 +16,10 @@ import msgspec
 
 from dovetail.kube import objects
 from dovetail.kube.api.client import Api
-from dovetail.kube.api.errors import ApiError, Conflict, NotFound, Unavailable
+from dovetail.kube.api.errors import ApiError, Conflict, NotFound
 from dovetail.kube.api.retry import BACKOFF, REAL, World
 from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
-from dovetail.kube.live.election import either
+from dovetail.kube.live.election import either, only_while
 from dovetail.kube.live.times import to_second
 from dovetail.model.events import Bind
 from dovetail.model.pod import Pod
@@ -169,8 +169,7 @@ class HamiLocks:
             body.append({"op": "remove", "path": path})
         else:
             body.append({"op": "replace" if old else "add", "path": path, "value": new})
-        if not self._may_write():  # the lock of whoever took over must not be taken from it
-            raise Unavailable("the lease was not renewed in time", sent=False)
+        only_while(self._may_write)  # the lock of whoever took over must not be taken from it
         try:
             await self._api.patch(f"/api/v1/nodes/{node}", body, "json")
         except ApiError as error:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from dovetail.kube import objects
 from dovetail.kube.api.watch import Changed, Deleted, Event, NotServed, Replaced
 from dovetail.kube.live.gangs import Gangs, Name
 from dovetail.kube.live.patience import is_refusal
-from dovetail.kube.live.reader import TERMINAL, Reader
+from dovetail.kube.live.reader import EPOCH, TERMINAL, Reader
 from dovetail.kube.problems import Problem
 from dovetail.model.events import (
     Event as Happening,
@@ -28,7 +28,7 @@ from dovetail.model.events import (
     PodNominated,
     PodObserved,
 )
-from dovetail.model.node import Node
+from dovetail.model.node import Enforcer, Node
 from dovetail.model.pod import Group, Pod, RunningPod
 
 
@@ -52,6 +52,10 @@ class Known:
     node: str = ""  # nominated
     condition: tuple[str, str] = ("", "")  # PodScheduled=False: reason, message
     again: bool = False  # whatever is heard of it next is news
+    rests: bool = False  # but not before it is recalled, unless it changes itself
+    claimed: tuple[str, ...] = ()  # annotations by which it says, unplaced, which cards it has
+    stamp: str = ""  # the epoch that somebody put on it
+    doubt: int = 0  # the look at the lease that must show that we lead before it is bound
 
 
 MOST_GONE = 20_000  # uids remembered of pods that are gone
@@ -65,12 +69,14 @@ class Mirror:
         self.pods: dict[str, Known] = {}  # by uid
         self.nodes: dict[str, Node] = {}
         self._gists: dict[str, bytes] = {}  # by name: what the node last said, in short
+        self._other_hands: set[str] = set()  # nodes where kubelet has begun or ceased to pick the cards
         self.namespaces: dict[str, dict[str, str]] = {}
         self.gangs = Gangs()
         self._uid_of: dict[str, str] = {}  # namespace/name -> uid, of everybody who is not finished
         self._gone: OrderedDict[str, None] = OrderedDict()  # uids that were here; answers may come late
         self.problems: list[Problem] = []  # not said yet; whoever says them empties it
         self.failures: list[objects.Pod] = []  # pods that kubelet did not take in; likewise
+        self.stamped: list[str] = []  # uids of pods that wait with a stamp they did not have before; likewise
 
     # ---- pods ---------------------------------------------------------------------------------------------------
 
@@ -121,17 +127,44 @@ class Mirror:
         if known is not None and known.stand is Stand.WAITS:
             known.again = True
 
+    def rest(self, uid: str) -> None:
+        """The same, but somebody will recall it after a while: that it says by now why it waits is no news."""
+        self.forget(uid)
+        if self.waits(uid):
+            self.pods[uid].rests = True
+
+    def wrote(self, uid: str, version: str, stamp: str, condition: tuple[str, str]) -> None:
+        """The pod as our own write has left it, which may have come after somebody's stamp."""
+        known = self.pods.get(uid)
+        if known is not None and known.stand is Stand.WAITS and version:
+            known.version, known.condition = version, condition
+            self._note_stamp(uid, stamp)
+
+    def _note_stamp(self, uid: str, stamp: str) -> None:
+        if self.pods[uid].stamp != stamp:
+            self.pods[uid].stamp = stamp
+            self.stamped.append(uid)
+
     def recall(self, pod: Pod) -> Group | None:
         """A pod that was forgotten and not heard of since, with those it waits with. None: it is not that."""
         known = self.pods.get(pod.uid)
         if known is None or known.stand is not Stand.WAITS or not known.again:
             return None
-        known.again = False
+        known.again = known.rests = False
         return self.gangs.group(known.pod)
+
+    def waits(self, uid: str) -> bool:
+        known = self.pods.get(uid)
+        return known is not None and known.stand is Stand.WAITS
 
     def holds(self, uid: str) -> bool:
         known = self.pods.get(uid)
         return known is not None and known.stand is Stand.HOLDS
+
+    def claimed(self, uid: str) -> tuple[str, ...]:
+        """Annotations by which the pod says which cards it has, though nobody has given it any yet."""
+        known = self.pods.get(uid)
+        return known.claimed if known is not None else ()
 
     def has(self, key: str) -> bool:
         """Whether a pod of this namespace/name is there and not finished, whoever schedules it."""
@@ -161,13 +194,20 @@ class Mirror:
         known = self.pods.get(uid)
         said, node = _condition(source), source.status.nominated_node_name
         before = known.node if known is not None else ""
-        if known is not None and known.stand is Stand.WAITS and known.pod == reading.pod and not known.again:
+        is_news = known is None or known.stand is not Stand.WAITS or (known.again and not known.rests)
+        if known is not None and not is_news and known.pod == reading.pod:
             known.version, known.condition, known.node = version, said, node
+            known.claimed = self._reader.claimed(source)
+            self._note_stamp(uid, source.metadata.annotations.get(EPOCH, ""))
             if node != before:
                 yield PodNominated(self._clock(), reading.pod, node)
             return
         self.problems += reading.problems
-        self._note(uid, Known(key, Stand.WAITS, version, reading.pod, None, node, said))
+        claimed = self._reader.claimed(source)
+        self._note(uid, Known(key, Stand.WAITS, version, reading.pod, None, node, said, claimed=claimed))
+        if known is not None:
+            self.pods[uid].stamp, self.pods[uid].doubt = known.stamp, known.doubt
+        self._note_stamp(uid, source.metadata.annotations.get(EPOCH, ""))
         self.gangs.note(reading.pod, source, waits=True)
         if node or before:
             yield PodNominated(self._clock(), reading.pod, node)
@@ -184,7 +224,19 @@ class Mirror:
         version = source.metadata.resource_version
         self._note(uid, Known(key, Stand.HOLDS, version, running.pod, running))
         self.gangs.note(running.pod, source, waits=False)
-        yield PodObserved(self._clock(), running)
+        yield self._observed(running)
+
+    def _observed(self, running: RunningPod) -> Happening:
+        """Where kubelet picks the cards nobody can write down which: whatever the pod says is not so."""
+        if _tells_its_cards(running) and self._kubelet_picks(running.node):
+            text = f"says which cards it has, but kubelet picks them on node {running.node}; it is ignored"
+            self.problems.append(Problem("warning", f"Pod {running.pod.key}", "metadata.annotations", text))
+            running = replace(running, shares=None)
+        return PodObserved(self._clock(), running)
+
+    def _kubelet_picks(self, node: str) -> bool:
+        known = self.nodes.get(node)
+        return known is not None and known.enforcer is Enforcer.STOCK
 
     def _promised(self, key: str, source: objects.Pod) -> Iterator[Happening]:
         pod, node = self._reader.pod(source).pod, source.status.nominated_node_name
@@ -238,7 +290,13 @@ class Mirror:
                     happened += self._node_gone(name)
                 for source in event.items:
                     happened += self._node(source)
-        return happened
+        return happened + self._observed_again()
+
+    def _observed_again(self) -> list[Happening]:
+        """A pod is heard of before its node is, or somebody else hands out the cards there now."""
+        names, self._other_hands = self._other_hands, set()
+        running = [known.running for known in self.pods.values() if known.running is not None] if names else []
+        return [self._observed(one) for one in running if one.node in names and _tells_its_cards(one)]
 
     def _node(self, source: objects.Node) -> Iterator[Happening]:
         """Heartbeats, and an annotation written in another order, give an equal node: that is no event."""
@@ -248,7 +306,10 @@ class Mirror:
         node, problems = self._reader.node(source)
         self._gists[node.name] = gist
         if self.nodes.get(node.name) != node:
+            picked = self._kubelet_picks(node.name)
             self.nodes[node.name] = node
+            if self._kubelet_picks(node.name) != picked:
+                self._other_hands.add(node.name)
             self.problems += problems
             yield NodeChanged(self._clock(), node)
 
@@ -278,16 +339,19 @@ class Mirror:
         del self.namespaces[name]
         return NamespaceChanged(self._clock(), name, None)
 
-    def hear_pod_groups(self, batch: Iterable[Event[objects.PodGroup]], api_group: str) -> list[Happening]:
+    def hear_pod_groups(
+        self, batch: Iterable[Event[objects.PodGroup]], api_group: str, version: str = ""
+    ) -> list[Happening]:
         """A PodGroup that is new or different lets its pods be tried together."""
         happened: list[Happening] = []
         for event in batch:
             if isinstance(event, Deleted):
-                names = self.gangs.drop_group(api_group, event.ref.namespace, event.ref.name)
+                names = self.gangs.drop_group(api_group, event.ref.namespace, event.ref.name, version)
             elif isinstance(event, (Replaced, NotServed)):
-                names = self.gangs.set_groups(api_group, event.items if isinstance(event, Replaced) else ())
+                there = event.items if isinstance(event, Replaced) else ()
+                names = self.gangs.set_groups(api_group, there, version)
             elif isinstance(event, Changed):
-                names = self.gangs.set_group(api_group, event.object)
+                names = self.gangs.set_group(api_group, event.object, version)
             else:
                 continue
             happened += [one for name in names for one in self._regrouped(name)]
@@ -298,6 +362,10 @@ class Mirror:
         pods = [self.pods[uid].pod for uid in self.gangs.waiting(name)]
         groups = {group.name: group for group in map(self.gangs.group, pods)}
         return [GroupArrived(self._clock(), group) for group in groups.values()]
+
+
+def _tells_its_cards(running: RunningPod) -> bool:
+    return running.shares is not None and running.pod.wants_devices
 
 
 def _is_older(version: str, than: str) -> bool:

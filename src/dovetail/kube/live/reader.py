@@ -14,15 +14,15 @@ from typing import NamedTuple
 import msgspec
 
 from dovetail.kube import objects
-from dovetail.kube.assigned import shares_of, without_finished_init
+from dovetail.kube.assigned import shares_asked_for, without_finished_init
 from dovetail.kube.decode import Found
 from dovetail.kube.live.binding import BIND_TIME, NODE, PHASE, TIME
 from dovetail.kube.nodes import node_from
 from dovetail.kube.owners import Owners, created
 from dovetail.kube.problems import Problem, Problems
-from dovetail.kube.requests import Template, kinds_of, pod_from
+from dovetail.kube.requests import Template, pod_from
 from dovetail.kube.resize import UNRESIZED
-from dovetail.kube.settings import Settings
+from dovetail.kube.settings import WEBHOOK, Settings
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod, RunningPod
 
@@ -50,8 +50,9 @@ class Reader:
         self._encode = msgspec.msgpack.Encoder().encode
         domains = {row.count.partition("/")[0] + "/" for row in self._default.vendors.rows if "/" in row.count}
         self._prefixes = (*ANNOTATIONS, *sorted(domains))
-        given = {name for row in self._default.vendors.rows for name in (row.to_allocate, row.allocated)}
-        self._no_matter = frozenset((EPOCH, NODE, TIME, PHASE, BIND_TIME, *given))  # what was given, not asked for
+        rows = self._default.vendors.rows
+        self._given = frozenset(name for row in rows for name in (row.to_allocate, row.allocated) if name)
+        self._no_matter = frozenset((EPOCH, NODE, TIME, PHASE, BIND_TIME, *self._given))  # given, not asked for
 
     def is_ours(self, source: objects.Pod) -> bool:
         return source.spec.scheduler_name in self._profiles
@@ -77,12 +78,16 @@ class Reader:
         pod = self.pod(source).pod
         if pod.refusal is not None:
             pod = replace(pod, refusal=None)
-        kinds, problems = kinds_of(source.spec), Problems()
-        where = f"Pod {source.metadata.namespace}/{source.metadata.name}"
-        shares = shares_of(source.metadata.annotations, kinds, self._default.vendors, where, problems)
+        problems, where = Problems(), f"Pod {source.metadata.namespace}/{source.metadata.name}"
+        shares = shares_asked_for(pod, source.metadata.annotations, self._default.vendors, where, problems)
         if shares is not None:
-            shares = without_finished_init(shares, kinds, source)
+            shares = without_finished_init(shares, [container.kind for container in pod.containers], source)
         return RunningPod(pod, source.spec.node_name, shares), problems.found()
+
+    def claimed(self, source: objects.Pod) -> tuple[str, ...]:
+        """Annotations by which a pod that nobody has placed says which cards it has."""
+        annotations = source.metadata.annotations
+        return tuple(sorted(key for key in annotations if key in self._given and annotations[key].strip()))
 
     def node(self, source: objects.Node) -> tuple[Node, tuple[Problem, ...]]:
         problems, name = Problems(), source.metadata.name
@@ -115,7 +120,7 @@ class Reader:
                 sorted((key, value) for key, value in meta.annotations.items() if self._matters(key)),
                 meta.namespace,
                 meta.name if any(volume.ephemeral for volume in claims) else "",
-                [(key, meta.labels.get(key)) for key in _labels_used(spec)],
+                [(key, meta.labels.get(key)) for key in (WEBHOOK, *_labels_used(spec))],
                 _resized(source.status),
             )
         )
@@ -126,7 +131,7 @@ class Reader:
     def _read(self, source: objects.Pod) -> Reading:
         problems, meta = Problems(), source.metadata
         spec = msgspec.structs.replace(source.spec, node_name="")  # where it is, not where it must be
-        settings = self._profiles.get(source.spec.scheduler_name, self._default)
+        settings = self._profiles.get(source.spec.scheduler_name, self._default).under(meta.labels)
         where, status = f"Pod {meta.namespace}/{meta.name}", _resized(source.status)
         template = Template(where, "spec", meta.namespace, meta.name, meta, spec, status)
         return Reading(pod_from(template, settings, problems), problems.found())

@@ -12,7 +12,7 @@ from dovetail.kube.live.tell import Condition
 from dovetail.kube.live.words import condition_reason, cut, why_pending
 from dovetail.model.decision import Decision
 from dovetail.model.pod import Group, Pod
-from dovetail.model.reason import POD_LEVEL, Reason
+from dovetail.model.reason import POD_LEVEL, Reason, sentence
 
 FRESH = 1.0  # seconds for which a count serves others who ask alike
 _NUMBERS = re.compile(r"\d+")
@@ -39,7 +39,9 @@ class Reasons:
         """What is to be said, oldest first."""
         for _ in range(min(most, len(self.untold))):
             _, (pod, word) = self.untold.popitem(last=False)
-            yield pod, word if isinstance(word, Condition) else self._condition(pod, word)
+            said = word if isinstance(word, Condition) else self._condition(pod, word.reason)
+            if said is not None:
+                yield pod, said
 
     def look_again(self, waiting: Iterable[Group], mirror: Mirror) -> None:
         """Pods that wait for other reasons than they say, or say nothing because it could not be written.
@@ -49,25 +51,37 @@ class Reasons:
         for group in list(waiting):
             for pod in group.pods:
                 known = mirror.pods.get(pod.uid)
-                is_silent = known is not None and not known.condition[0] and group.minimum <= 1
-                if known is None or not (is_silent or known.condition[0] == "Unschedulable"):
+                reason = self._scheduler.reason(group, pod)
+                if known is None or pod.uid in self.untold or reason is Reason.SCHEDULING_GATED:
                     continue
-                if pod.refusal is not None and not is_silent:
-                    continue
-                decision = Decision(pod.uid, None, (), Reason.NO_NODES, 0)
-                now = self._condition(pod, decision)
-                if _NUMBERS.sub("", now.message) != _NUMBERS.sub("", known.condition[1]):
+                now = self._condition(pod, reason)
+                if now is None and group.minimum > 1:
+                    now = self._condition(pod, Reason.GROUP_NOT_PLACED)
+                if now is not None and _without_numbers(*now) != _without_numbers(*known.condition):
                     self.untold[pod.uid] = (pod, now)
 
-    def _condition(self, pod: Pod, decision: Decision) -> Condition:
-        by_nodes = pod.refusal is None and (decision.reason not in POD_LEVEL or decision.reason is Reason.NO_NODES)
-        counts = self._count(pod) if by_nodes else {}
-        return Condition(condition_reason(decision.reason), why_pending(pod, decision, counts))
+    def _condition(self, pod: Pod, reason: Reason) -> Condition | None:
+        """None: some node would take it by now, so that it is about to be tried again."""
+        if pod.refusal is not None or (reason in POD_LEVEL and reason is not Reason.NO_NODES):
+            return Condition(condition_reason(reason), why_pending(pod, reason, {}))
+        counts = self._count(pod)
+        if Reason.OK in counts:
+            return None
+        if self._only_the_quota_says_no(pod):
+            quota = self._scheduler.quotas.device_limits(pod)
+            return Condition(condition_reason(Reason.QUOTA), cut(f"{sentence(Reason.QUOTA)}: {quota}."))
+        return Condition(condition_reason(reason), why_pending(pod, reason, counts))
+
+    def _only_the_quota_says_no(self, pod: Pod) -> bool:
+        if not (pod.wants_devices and self._scheduler.quotas.apply_to(pod)):
+            return False
+        return Reason.OK in self._scheduler.related.reasons(pod, under_quota=False)
 
     def _count(self, pod: Pod) -> dict[Reason, int]:
         signature = self._scheduler.requests.signature(pod)
         related = self._scheduler.related.restricts(pod)
-        key = (signature.profile, signature.shape, signature.mask, pod.uid if related else "")
+        alone = related or self._scheduler.quotas.apply_to(pod)
+        key = (signature.profile, signature.shape, signature.mask, pod.uid if alone else "")
         now = self._now()
         known = self._counts.get(key)
         if known is not None and now - known[0] < FRESH:
@@ -77,3 +91,7 @@ class Reasons:
         counts = self._scheduler.related.reasons(pod)
         self._counts[key] = (now, counts)
         return counts
+
+
+def _without_numbers(reason: str, message: str) -> tuple[str, str]:
+    return reason, _NUMBERS.sub("", message)

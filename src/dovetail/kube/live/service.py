@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,17 +17,18 @@ from dovetail.kube.api.client import Api, Json
 from dovetail.kube.api.errors import ApiError, Forbidden, Unavailable
 from dovetail.kube.api.reflector import Reflector
 from dovetail.kube.api.retry import retrying
+from dovetail.kube.api.typed import version_of
 from dovetail.kube.live.binder import Binder
 from dovetail.kube.live.driver import Driver
 from dovetail.kube.live.election import TERMS, Arrival, Election, Terms
-from dovetail.kube.live.fencing import stamp
+from dovetail.kube.live.fencing import stamp, stamp_of
 from dovetail.kube.live.hami_lock import HamiLocks
 from dovetail.kube.live.mirror import Mirror, Stand
 from dovetail.kube.live.reader import Reader
 from dovetail.kube.live.sources import Sources
 from dovetail.kube.live.tell import Condition, Teller
 from dovetail.kube.live.volume_mirror import VolumeMirror
-from dovetail.kube.live.volumes import Task, bind_volumes
+from dovetail.kube.live.volumes import HeldBack, Task, bind_volumes
 from dovetail.kube.settings import Settings
 from dovetail.model.events import Bind
 
@@ -101,7 +103,8 @@ class Service:
 
     async def _end_tasks(self) -> None:
         """A task that was told to end in the middle of something may miss it: it is told again."""
-        while left := {task for task in self._tasks if not task.done()}:
+        binds = self.driver.binder.under_way if self.driver is not None else {}
+        while left := {task for task in (*self._tasks, *binds.values()) if not task.done()}:
             for task in left:
                 task.cancel()
             await asyncio.wait(left, timeout=1.0)
@@ -200,8 +203,9 @@ class Service:
         driver.teller = Teller(
             self._api,
             self.election.identity,
-            written=self._condition_written,
-            busy=lambda: bool(driver.binder.under_way),
+            written=partial(self._condition_written, driver),
+            may_write=self.election.is_sure,
+            busy=lambda: driver.binder.writing > 0,
             now=self._now,
             log=self._log,
         )
@@ -216,6 +220,7 @@ class Service:
             now=self._now,
             epoch=self.election.epoch,
             may_write=self.election.is_sure,
+            log=self._log,
             server=server,
             turn=locks,
             most=self._options.at_once,
@@ -238,7 +243,9 @@ class Service:
         """Nothing that our predecessor sent may become true after this."""
         self.state = "fencing off the scheduler before us"
         waiting = [(uid, known) for uid, known in self.mirror.pods.items() if known.stand is Stand.WAITS]
-        count = await stamp(self._api, waiting, self.election.epoch, driver.hear_pod, self._log)
+        count = await stamp(
+            self._api, waiting, self.election.epoch, driver.hear_pod, self._log, may_write=self.election.is_sure
+        )
         if count:
             self._log(f"nobody said goodbye before us: stamped {count} pods that wait")
 
@@ -258,16 +265,18 @@ class Service:
         known = self.mirror.pods.get(bind.pod.uid)
         if known is None or known.stand is not Stand.WAITS or known.pod != bind.pod:
             return None
+        if not self.election.has_looked(known.doubt):
+            raise Unavailable(f"stamped by {known.stamp}: the lease must be looked at first", sent=False)
         return known.version
 
-    def _condition_written(self, uid: str, version: str, condition: Condition) -> None:
-        known = self.mirror.pods.get(uid)
-        if known is not None and known.stand is Stand.WAITS and version:
-            known.version, known.condition = version, condition
+    def _condition_written(self, driver: Driver, uid: str, answer: Json, condition: Condition) -> None:
+        self.mirror.wrote(uid, version_of(answer), stamp_of(answer), condition)
+        driver.judge_stamps()
 
     async def _bind_volumes(self, bind: Bind) -> str:
         truth = VolumeTruth(self.mirror, self.volumes)
-        problem = await bind_volumes(Task(bind.pod.uid, str(bind.decision.node), bind.volumes), self._api, truth)
+        task = Task(bind.pod.uid, str(bind.decision.node), bind.volumes)
+        problem = await bind_volumes(task, HeldBack(self._api, self.election.is_sure), truth)
         return problem.message if problem is not None else ""
 
     async def _server_version(self) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from dovetail.kube.api.typed import Unreadable
 from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
 from dovetail.kube.decode import Found
 from dovetail.kube.live.driver import Driver
+from dovetail.kube.live.gangs import KUBERNETES
 from dovetail.kube.live.hami_lock import HamiLocks
 from dovetail.kube.live.volume_mirror import PATHS, TYPES, VolumeMirror
 from dovetail.kube.problems import Problems
@@ -21,12 +22,14 @@ from dovetail.kube.vendors import Vendors
 from dovetail.model.events import QuotaChanged, VolumesChanged
 from dovetail.model.pod import Quota
 
-# Kinds of PodGroup: API group -> path. Those that are not served have no objects.
-POD_GROUPS = {
-    "scheduling.x-k8s.io": "/apis/scheduling.x-k8s.io/v1alpha1/podgroups",
-    "scheduling.sigs.k8s.io": "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups",
-    "scheduling.volcano.sh": "/apis/scheduling.volcano.sh/v1beta1/podgroups",
-}
+# Kinds of PodGroup: API group, version. Those that are not served have no objects.
+POD_GROUPS = (
+    ("scheduling.x-k8s.io", "v1alpha1"),
+    ("scheduling.sigs.k8s.io", "v1alpha1"),
+    ("scheduling.volcano.sh", "v1beta1"),
+    (KUBERNETES, "v1alpha2"),  # of 1.36
+    (KUBERNETES, "v1beta1"),  # from 1.37 on
+)
 NEWEST = ""  # a list that is not older than what anybody was told
 
 
@@ -50,7 +53,10 @@ class Sources:
             watch("/api/v1/namespaces", objects.Namespace, self._namespaces),
             watch("/api/v1/resourcequotas", objects.ResourceQuota, self._quotas),
             *(watch(path, TYPES[kind], partial(self._volume_objects, kind)) for kind, path in PATHS.items()),
-            *(watch(path, objects.PodGroup, partial(self._pod_groups, name)) for name, path in POD_GROUPS.items()),
+            *(
+                watch(f"/apis/{group}/{version}/podgroups", objects.PodGroup, partial(self._pod_groups, group, version))
+                for group, version in POD_GROUPS
+            ),
         ]
         self._known_quotas: dict[tuple[str, str], Quota] = {}
 
@@ -69,9 +75,9 @@ class Sources:
     def _namespaces(self, batch: list[Event[objects.Namespace]]) -> None:
         self._driver.happened(self._driver.mirror.hear_namespaces(batch))
 
-    def _pod_groups(self, api_group: str, batch: list[Event[objects.PodGroup]]) -> None:
+    def _pod_groups(self, api_group: str, version: str, batch: list[Event[objects.PodGroup]]) -> None:
         self._complain("PodGroup", batch)
-        self._driver.happened(self._driver.mirror.hear_pod_groups(batch, api_group))
+        self._driver.happened(self._driver.mirror.hear_pod_groups(batch, api_group, version))
 
     def _volume_objects(self, kind: str, batch: list[Event[Any]]) -> None:
         self._complain(kind, batch)

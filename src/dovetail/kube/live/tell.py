@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dovetail.kube.api.client import Api
+from dovetail.kube.api.client import Api, Json
 from dovetail.kube.api.errors import ApiError, Throttled, Unavailable
 from dovetail.kube.api.retry import BACKOFF, REAL, World
-from dovetail.kube.api.typed import version_of
 from dovetail.kube.live.binding import pod_path
+from dovetail.kube.live.election import only_while
 from dovetail.kube.live.times import to_microsecond, to_second
 from dovetail.kube.live.words import cut
 from dovetail.model.pod import Pod
@@ -63,14 +63,15 @@ class Teller:
         api: Api,
         instance: str,
         *,
-        written: Callable[[str, str, Condition], None],  # uid, its new resourceVersion, what it says now
+        written: Callable[[str, Json, Condition], None],  # uid, the pod as it is now, what it says now
+        may_write: Callable[[], bool],  # whether we are surely the scheduler at this moment
         busy: Callable[[], bool],  # something is being bound
         now: Callable[[], float],
         log: Callable[[str], None],
         world: World = REAL,
     ) -> None:
         self._api, self._instance, self._written = api, instance[:128], written
-        self._busy, self._now, self._log, self._world = busy, now, log, world
+        self._may_write, self._busy, self._now, self._log, self._world = may_write, busy, now, log, world
         self._conditions: OrderedDict[str, tuple[Pod, Condition]] = OrderedDict()  # by uid, the newest word counts
         self._under_way: dict[str, _Writing] = {}
         self._events: deque[tuple[float, Note]] = deque(maxlen=MOST_EVENTS)
@@ -149,9 +150,10 @@ class Teller:
         body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [said]}}
         for failures in range(1, 6):
             try:
+                only_while(self._may_write)
                 answer = await self._api.patch(path, body, "strategic")
                 self.conditions_written += 1
-                self._written(pod.uid, version_of(answer), condition)
+                self._written(pod.uid, answer, condition)
                 return True
             except (Throttled, Unavailable) as error:
                 await self._world.sleep(BACKOFF.wait(failures, self._world.chance(), error.retry_after))
@@ -171,14 +173,13 @@ class Teller:
                 self._more_events.clear()
                 await self._more_events.wait()
                 continue
-            at, note = self._events[0]
-            if self._busy():
+            at, _ = self._events[0]
+            if self._busy() or not self._may_write():
                 is_young = self._now() - at < PATIENCE
                 await self._world.sleep(0.05 if is_young else TRICKLE)
-                if is_young or not self._events:
+                if is_young or not self._events or not self._may_write():
                     continue
-            at, note = self._events.popleft()
-            await self._send(at, note)
+            await self._send(*self._events.popleft())
 
     async def _send(self, at: float, note: Note) -> None:
         pod = note.pod

@@ -8,7 +8,7 @@ fails: what was written is a fact, and the pod's next attempt sees it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -17,12 +17,13 @@ import msgspec
 
 from dovetail.kube.api.client import Json, Patch
 from dovetail.kube.api.errors import ApiError, Conflict, NotFound
-from dovetail.kube.api.retry import retrying
+from dovetail.kube.api.retry import REAL, World, retrying
 from dovetail.kube.volume_objects import PersistentVolume, PersistentVolumeClaim
 from dovetail.kube.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
 from dovetail.model.volumes import Claim, Volume, VolumeChoice
 
 TIMEOUT = 600.0  # seconds; kube-scheduler's bindTimeoutSeconds
+PAUSE = 0.1  # seconds between two looks whether we may write
 
 
 class Writer(Protocol):
@@ -31,6 +32,19 @@ class Writer(Protocol):
     async def get(self, path: str) -> Json: ...
 
     async def patch(self, path: str, body: object, kind: Patch = "merge") -> Json: ...
+
+
+class HeldBack:
+    """A writer that waits while the lease may be another's: nothing is lost by writing later."""
+
+    def __init__(self, api: Writer, may_write: Callable[[], bool], world: World = REAL) -> None:
+        self.get = api.get
+        self._patch, self._may_write, self._world = api.patch, may_write, world
+
+    async def patch(self, path: str, body: object, kind: Patch = "merge") -> Json:
+        while not self._may_write():
+            await self._world.sleep(PAUSE)
+        return await self._patch(path, body, kind)
 
 
 class Truth(Protocol):

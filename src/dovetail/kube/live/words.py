@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dovetail.model.decision import Decision, Share
+from dovetail.model.decision import Share
 from dovetail.model.node import Enforcer, Node
 from dovetail.model.pod import Pod
 from dovetail.model.reason import POD_LEVEL, Reason, name, sentence
@@ -19,12 +19,12 @@ def condition_reason(reason: Reason) -> str:
     return name(reason) if reason in POD_LEVEL and reason is not Reason.NO_NODES else UNSCHEDULABLE
 
 
-def why_pending(pod: Pod, decision: Decision, counts: Mapping[Reason, int]) -> str:
+def why_pending(pod: Pod, reason: Reason, counts: Mapping[Reason, int]) -> str:
     """`0/5 nodes are available: 3 GPU memory short, 2 taint not tolerated.`"""
     if pod.refusal is not None:
         return cut(f"{pod.refusal.message}.")
-    if decision.reason in POD_LEVEL and decision.reason is not Reason.NO_NODES:
-        return cut(f"{sentence(decision.reason)}.")
+    if reason in POD_LEVEL and reason is not Reason.NO_NODES:
+        return cut(f"{sentence(reason)}.")
     total = sum(counts.values())
     if not total:
         return "0/0 nodes are available: the cluster has no nodes."

@@ -1,0 +1,139 @@
+"""Kubernetes' own PodGroups, which a pod names in its spec: it is never bound without the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+import yaml
+
+from dovetail.kube import objects
+from dovetail.kube.api.client import Api
+from dovetail.kube.api.typed import Ref
+from dovetail.kube.api.watch import Changed, Deleted, NotServed, Replaced
+from dovetail.kube.live.gangs import KUBERNETES
+from dovetail.kube.live.hami_lock import HamiLocks
+from dovetail.kube.live.sources import POD_GROUPS, Sources
+from dovetail.kube.live.volume_mirror import VolumeMirror
+from dovetail.kube.settings import Settings
+from tests.kube.live.stage import Stage, gpu_node, waiting
+from tests.kube.manifests import Object
+
+RBAC = Path(__file__).parents[3] / "deploy" / "rbac.yaml"
+OLD, NEW = "v1alpha2", "v1beta1"
+
+
+def member(name: str, **fields: Any) -> Object:
+    item = waiting(name, **fields)
+    item["spec"]["schedulingGroup"] = {"podGroupName": "gang"}
+    return item
+
+
+def gang(minimum: int | None) -> objects.PodGroup:
+    """None: the policy is `basic`."""
+    policy = {"gang": {"minCount": minimum}} if minimum is not None else {"basic": {}}
+    source = {"metadata": {"name": "gang", "namespace": "ml"}, "spec": {"schedulingPolicy": policy}}
+    return msgspec.convert(source, objects.PodGroup)
+
+
+def hear(stage: Stage, *events: Any, version: str = OLD) -> None:
+    stage.driver.happened(stage.mirror.hear_pod_groups(list(events), KUBERNETES, version))
+
+
+def placed(stage: Stage) -> list[str]:
+    return sorted(bind.pod.name for bind in stage.hands.binds)
+
+
+def test_every_kind_of_pod_group_is_watched_and_allowed() -> None:
+    stage, unused = Stage(), cast(Any, None)
+    volumes, locks = cast(VolumeMirror, unused), cast(HamiLocks, unused)
+    sources = Sources(cast(Api, unused), stage.driver, volumes, locks, Settings().vendors, lambda: 0.0, print)
+    paths = [reflector.path for reflector in sources.reflectors]
+    assert f"/apis/{KUBERNETES}/{OLD}/podgroups" in paths
+    assert f"/apis/{KUBERNETES}/{NEW}/podgroups" in paths
+    rules = [rule for item in yaml.safe_load_all(RBAC.read_text(encoding="utf-8")) for rule in item.get("rules", ())]
+    allowed = {group for rule in rules if "podgroups" in rule["resources"] for group in rule["apiGroups"]}
+    assert allowed == {group for group, _ in POD_GROUPS}
+
+
+@pytest.mark.asyncio
+class TestWaiting:
+    async def test_a_pod_whose_group_nobody_sees_waits_and_says_so(self) -> None:
+        async with Stage() as stage:
+            hear(stage, NotServed())
+            stage.nodes(gpu_node(cards=2))
+            stage.pods(member("a"))
+            await stage.settle()
+            assert placed(stage) == []
+            said = stage.hands.conditions["uid-a"]
+            assert said.reason == "GroupIncomplete"  # and not Unschedulable: no node would help
+            assert said.message.startswith("PodGroup ml/gang (scheduling.k8s.io) does not exist")
+
+    async def test_members_are_placed_once_the_group_and_enough_of_them_are_there(self) -> None:
+        async with Stage() as stage:
+            stage.nodes(gpu_node(cards=2))
+            stage.pods(member("a"))
+            await stage.settle()
+            hear(stage, Changed(gang(2)))
+            await stage.settle()
+            assert placed(stage) == []
+            stage.pods(member("b"))
+            await stage.settle()
+            assert placed(stage) == ["a", "b"]
+
+    async def test_the_basic_policy_asks_for_no_company(self) -> None:
+        async with Stage() as stage:
+            stage.nodes(gpu_node())
+            hear(stage, Changed(gang(None)))
+            stage.pods(member("a"))
+            await stage.settle()
+            assert placed(stage) == ["a"]
+
+    async def test_a_version_that_is_not_served_takes_nothing_from_the_one_that_is(self) -> None:
+        async with Stage() as stage:
+            hear(stage, Replaced([gang(1)], []), version=NEW)
+            hear(stage, NotServed(), version=OLD)
+            stage.nodes(gpu_node())
+            stage.pods(member("a"))
+            await stage.settle()
+            assert placed(stage) == ["a"]
+
+    async def test_a_group_is_gone_when_no_version_has_it_any_more(self) -> None:
+        async with Stage() as stage:
+            gone = Deleted[objects.PodGroup](Ref("ml", "gang", ""), None)
+            for version in (OLD, NEW):
+                hear(stage, Changed(gang(1)), version=version)
+            hear(stage, gone, version=OLD)
+            stage.pods(member("a"))
+            await stage.settle()
+            assert stage.hands.conditions["uid-a"].reason == "Unschedulable"  # there is no node yet
+            hear(stage, gone, version=NEW)
+            await stage.settle()
+            assert stage.hands.conditions["uid-a"].reason == "GroupIncomplete"
+            stage.nodes(gpu_node())
+            await stage.settle()
+            assert placed(stage) == []
+
+    async def test_groups_of_two_kinds_may_share_a_name(self) -> None:
+        async with Stage() as stage:
+            hear(stage, Changed(gang(1)))
+            other = {"metadata": {"name": "gang", "namespace": "ml"}, "spec": {"minMember": 1}}
+            batch: list[Any] = [Changed(msgspec.convert(other, objects.PodGroup))]
+            stage.driver.happened(stage.mirror.hear_pod_groups(batch, "scheduling.x-k8s.io"))
+            stage.nodes(gpu_node(cards=2))
+            stage.pods(member("a"), waiting("b", labels={"scheduling.x-k8s.io/pod-group": "gang"}))
+            await stage.settle()
+            assert placed(stage) == ["a", "b"]
+
+    async def test_a_pod_that_no_longer_names_a_group_is_no_member(self) -> None:
+        async with Stage() as stage:
+            label = {"scheduling.x-k8s.io/pod-group": "gang"}
+            other = {"metadata": {"name": "gang", "namespace": "ml"}, "spec": {"minMember": 2}}
+            batch: list[Any] = [Changed(msgspec.convert(other, objects.PodGroup))]
+            stage.driver.happened(stage.mirror.hear_pod_groups(batch, "scheduling.x-k8s.io"))
+            stage.pods(waiting("a", labels=label), waiting("a", version=2), waiting("b", labels=label))
+            stage.nodes(gpu_node(cards=2))
+            await stage.settle()
+            assert placed(stage) == ["a"]

@@ -22,10 +22,12 @@ from dovetail.sim.trace import TraceError
 
 def main(folder: str) -> int:
     try:
-        given = experiments(Path(folder))
+        given, lacking = experiments(Path(folder))
     except TraceError as error:
         print(f"repro: {error}", file=sys.stderr)
         return 2
+    for line in lacking:
+        print(f"repro: {line}", file=sys.stderr)
     started, countdown = perf_counter(), Countdown("Replaying")
     with progress(lambda: str(countdown)):
         found = reproduce(given, countdown.say)

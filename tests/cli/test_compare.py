@@ -58,7 +58,7 @@ def test_no_cache_keeps_nothing(run: Run, own_cache: Path) -> None:
 
 def test_the_json_has_means_differences_and_every_run(run: Run) -> None:
     found = json.loads(run("compare", *SMALL, "-o", "json").stdout)
-    assert list(found) == ["baseline", "complete", "missing", "traces", "results"]
+    assert list(found) == ["baseline", "complete", "missing", "left_out", "traces", "results"]
     assert (found["baseline"], found["complete"], found["missing"]) == ("best-fit", True, [])
     (trace,) = found["traces"]
     assert (trace["trace"], trace["seeds"], trace["gpus"]) == ("generated", [1, 2, 3], 16)
@@ -74,7 +74,7 @@ def test_the_json_has_means_differences_and_every_run(run: Run) -> None:
 def test_csv_has_a_row_per_run(run: Run) -> None:
     rows = list(csv.DictReader(run("compare", *SMALL, "-o", "csv").stdout.splitlines()))
     assert [(row["policy"], row["seed"]) for row in rows][:3] == [("best-fit", "1"), ("fgd", "1"), ("best-fit", "2")]
-    assert {"trace", "allocated_100", "allocated_end", "frag_end", "failed"} <= set(rows[0])
+    assert {"trace", "allocated_100", "allocated_end", "frag_end", "frag_ratio_end", "failed"} <= set(rows[0])
 
 
 def test_over_time(run: Run, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_over_time(run: Run, tmp_path: Path) -> None:
     assert "GPU-HOURS IDLE AND WANTED" in result.stdout
     rows = list(csv.DictReader(run("compare", *over_time, "-o", "csv").stdout.splitlines()))
     assert len(rows) == 6
-    assert {"idle_while_wanted", "delay_mean", "makespan"} <= set(rows[0])
+    assert {"idle_while_wanted", "delay_mean", "makespan", "frag_busiest", "frag_ratio_busiest"} <= set(rows[0])
 
 
 def test_report_and_plot_need_no_data(run: Run, tmp_path: Path) -> None:
@@ -106,6 +106,19 @@ def test_several_traces_with_the_machines_they_share(run: Run, tmp_path: Path) -
     assert result.exit_code == 0
     assert "monday: 2 nodes, 8 GPUs" in result.stdout
     assert "friday: 2 nodes, 8 GPUs" in result.stdout
+
+
+def test_machines_without_gpus_have_a_report_but_no_plot(run: Run, tmp_path: Path) -> None:
+    nodes, jobs, plot, report = (tmp_path / name for name in ("cpu.csv", "jobs.csv", "out.svg", "out.html"))
+    nodes.write_text("name,cpu_milli,memory_mib\nm,64000,65536\n", encoding="utf-8")
+    jobs.write_text("name,cpu_milli\na,1000\nb,2000\n", encoding="utf-8")
+    traces = ("--nodes", nodes, "--trace", jobs, "--seeds", "1-2", "--workers", 1, "--engine", "interpreted")
+    result = run("compare", *traces, "--plot", plot, "--report", report)
+    assert result.exit_code == 2
+    assert result.stdout.startswith("jobs: 1 node, 0 GPUs")
+    assert "nothing to plot: no result has a curve" in result.stderr
+    assert report.exists()
+    assert not plot.exists()
 
 
 @contextmanager

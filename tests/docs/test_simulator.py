@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from dovetail.cli.main import cli
 from dovetail.cli.replay_output import INFLATION_CSV, TIME_CSV
-from dovetail.sim.results import Column, Delays, Inflation, ModelUse, NodeMap, Sample, Timed
+from dovetail.sim.results import Column, Inflation, ModelUse, NodeMap, Sample, Timed, Usage
 from dovetail.sim.statistics import INFLATION_MEASURES, TIME_MEASURES, Measure
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "simulator.md").read_text(encoding="utf-8")
@@ -36,14 +36,14 @@ def first_cells(text: str) -> set[str]:
 def test_every_field_has_its_row() -> None:
     both, of_inflation, over_time = re.split(r"(?m)^Of inflation:$|^Over time:$", section("`replay -o json`"))
     shared = fields(Inflation) & fields(Timed)
-    assert first_cells(both) == shared | {"mode"}
+    assert first_cells(both) == shared | {"mode", "left_out"}
     assert first_cells(of_inflation) == fields(Inflation) - shared
     assert first_cells(over_time) == fields(Timed) - shared
 
 
 def test_every_inner_field_is_named() -> None:
     text = section("`replay -o json`")
-    for name in fields(Column, ModelUse, NodeMap, Delays, Sample):
+    for name in fields(Column, ModelUse, NodeMap, Usage, Sample):
         assert f"`{name}`" in text, name
     assert f"`{','.join(INFLATION_CSV)}`" in text
     assert f"`{','.join(TIME_CSV)}`" in text

@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from random import Random
 
-from dovetail.sim.results import Column, Delays, Inflation, ModelUse, NodeMap, Result, Sample, Timed
+import msgspec
+
+from dovetail.sim.results import Column, Delays, Inflation, ModelUse, NodeMap, Result, Sample, Timed, Usage
 from dovetail.sim.trace import WHOLE
 
 OPENB = {"G2": (549, 8), "T4": (421, 2), "G3": (39, 8), "P100": (133, 2), "V100M32": (51, 4), "V100M16": (20, 8)}
@@ -31,6 +33,7 @@ def inflation(
         seed=seed,
         decisions=8152,
         failed=failed,
+        arrived_pct=float(last),
         seconds=1.25,
         decisions_per_second=6521.6,
         columns=columns,
@@ -116,9 +119,11 @@ def timed(
         never_placed=10,
         makespan=end - 60 * ceiling,
         delays=_delays(12000, wait),
-        by_tenant={f"team-{name}": _delays(1000 * (9 - at), wait * (0.6 + 0.2 * at)) for at, name in enumerate("abcd")},
+        by_tenant={
+            f"team-{name}": _usage(1000 * (9 - at), wait * (0.6 + 0.2 * at), capacity) for at, name in enumerate("abcd")
+        },
         by_size={
-            size: _delays(jobs, wait * factor)
+            size: _usage(jobs, wait * factor, capacity)
             for size, jobs, factor in (
                 ("cpu only", 2000, 0.05),
                 ("share", 4000, 0.3),
@@ -132,6 +137,10 @@ def timed(
         hours_idle_while_wanted=idle,
         hours_idle_while_wanted_bound=idle * (100 - 97) / (100 - ceiling) * 0.8,
         samples=samples,
+        nodes_free=sum(not any(node.gpus) for node in nodes),
+        gpus_free=sum(milli == 0 for node in nodes for milli in node.gpus),
+        frag_pct=round(0.7 * (100 - ceiling), 4),
+        frag_ratio_pct=70.0,
         models=_use(nodes),
         map=nodes,
     )
@@ -149,6 +158,12 @@ def _delays(jobs: int, wait: float) -> Delays:
         completion_mean=wait + 5400,
         completion_p95=wait * 4.1 + 31000,
     )
+
+
+def _usage(jobs: int, wait: float, capacity: float) -> Usage:
+    """More jobs are given more hours."""
+    share = jobs / 500
+    return Usage(**msgspec.structs.asdict(_delays(jobs, wait)), gpu_hours=share / 100 * capacity, gpu_hours_pct=share)
 
 
 def inflations(policies: Sequence[str], seeds: Sequence[int], *traces: str, models: Models = OPENB) -> list[Result]:

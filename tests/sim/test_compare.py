@@ -139,11 +139,13 @@ def test_compressed_time_moves_arrivals_only() -> None:
     assert [job.duration for job in faster.jobs] == [job.duration for job in TRACE.jobs]
 
 
-def test_the_pods_of_a_gang_are_placed_one_by_one() -> None:
-    """One of three finds no GPU: 2 of 2 are placed, and not 3, as if one pod stood for all."""
-    trace = Trace("gang", (Machine("a", 8000, 8192, 2, "T4", 15360),), (Job("train", 100, 100, 1, 1000, pods=3),))
-    order = Order(0, np.array([0]), np.array([0]))
-    result = run(Task("", "gang", "best-fit", 0, PLAIN, order), trace)
+def test_the_pods_of_a_gang_are_all_placed_or_none_is() -> None:
+    """Three GPUs are wanted and two are there: nobody is placed. Then two more come, who fit."""
+    machines = (Machine("a", 8000, 8192, 2, "T4", 15360),)
+    jobs = (Job("train", 100, 100, 1, 1000, pods=3), Job("tune", 100, 100, 1, 1000, pods=2))
+    order = Order(0, np.array([0, 1]), np.array([0]))
+    result = run(Task("", "gang", "best-fit", 0, PLAIN, order), Trace("gang", machines, jobs))
     assert isinstance(result, Inflation)
-    assert (result.decisions, result.failed) == (3, 1)
-    assert result.columns["150"].allocated_pct == 100.0
+    assert (result.decisions, result.failed) == (5, 3)
+    assert result.arrived_pct == 250
+    assert [result.columns[at].allocated_pct for at in ("50", "150", "200", "250")] == [0, 0, 50, 100]

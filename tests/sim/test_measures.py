@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dovetail.sim import inflation
 from dovetail.sim.clusters import parse_cluster
+from dovetail.sim.demand import Demand
 from dovetail.sim.generate import generate
 from dovetail.sim.measures import percentile
+from dovetail.sim.orders import Order
 from dovetail.sim.results import Timed
 from dovetail.sim.timeline import Entry, replay
 from dovetail.sim.trace import Job, Machine, Trace
 from dovetail.sim.unavoidable import unavoidable
 from dovetail.sim.workload import Workload
 from tests.sim.conftest import CALM
-from tests.sim.test_timeline import POLICIES, QUEUES, generated, job, node, small_traces
+from tests.sim.test_timeline import POLICIES, QUEUES, Cards, generated, job, node, small_traces
 
 HOUR = 3600.0
 
@@ -107,6 +112,71 @@ def test_the_busiest_moment_is_shown() -> None:
     )
 
 
+def test_what_is_free_at_the_busiest_moment_has_no_pod_at_all() -> None:
+    """`a` has one of two GPUs of `m`; `b`, which asks for no GPU, needs the CPU of `n`: its two GPUs are free, the node
+    is not. `o` is."""
+    machines = (node("m", cpu=1000), node("n", cpu=4000), node("o", cpu=1000))
+    jobs = (job("a", 0, HOUR), Job("b", 4000, 1024, arrival=0.0, duration=HOUR))
+    result = run(*jobs, machines=machines)
+    assert (result.nodes_free, result.gpus_free) == (1, 1 + 2 + 2)
+
+
+def test_fragments_at_the_busiest_moment_are_what_typical_pods_cannot_use() -> None:
+    """Typical are two pods of 600 milli and one of 400. At 0 the former leave 400 on each GPU of one machine, the other
+    is empty. Two of three cannot use 400 + 400: 800 · 2/3 = 533.3 of 4,000 milli, of which 2,800 are idle."""
+    jobs = (job("a", 0, HOUR, milli=600), job("b", 0, HOUR, milli=600), job("c", 5 * HOUR, HOUR, milli=400))
+    result = run(*jobs, machines=(node("m"), node("n")))
+    assert sorted(found.gpus for found in result.map) == [[0, 0], [600, 600]]
+    assert result.frag_pct == round(100 * 800 * 2 / 3 / 4000, 4) == 13.3333
+    assert result.frag_ratio_pct == round(100 * 800 * 2 / 3 / 2800, 4) == 19.0476
+
+
+def test_a_gpu_beside_a_full_cpu_is_a_fragment() -> None:
+    """`a` took the only core, so nobody can use the second GPU; with one more it is of use to another `a`."""
+    full, roomy = (run(job("a", 0, HOUR), machines=(node("m", cpu=cores),)) for cores in (1000, 2000))
+    assert (full.frag_pct, full.frag_ratio_pct) == (50.0, 100.0)
+    assert (roomy.frag_pct, roomy.frag_ratio_pct) == (0.0, 0.0)
+
+
+def test_fragments_are_those_of_inflation() -> None:
+    """All come at once: the same cluster as after the last arrival of an inflation in their order."""
+    jobs = tuple(job(f"j{n}", 0, HOUR, milli=milli) for n, milli in enumerate((300, 700, 450, 1000, 450, 600)))
+    trace = Trace("t", (node("m"), node("n")), jobs)
+    order = Order(0, np.arange(len(jobs)), np.arange(2))
+    columns = inflation.replay(trace, order, "best-fit", mode="interpreted").columns
+    timed = replay(trace, "best-fit", mode="interpreted")
+    last = columns[max(columns, key=int)]  # 3,500 of 4,000 milli came, the last with 600: alone in its column
+    assert timed.frag_pct > 0
+    assert (timed.frag_pct, timed.frag_ratio_pct) == (last.frag_pct, last.frag_ratio_pct)
+
+
+def test_a_cluster_without_gpus_has_no_fragments() -> None:
+    result = run(job("a", 0, HOUR, 0, 0), machines=(node("m", 0),))
+    assert (result.nodes_free, result.gpus_free, result.frag_pct, result.frag_ratio_pct) == (0, 0, 0.0, 0.0)
+
+
+def test_gpu_hours_go_to_tenants_and_sizes() -> None:
+    """`x`: a gang of two pods with half a GPU each for 2 h, and a GPU for 1 h: 2 × 0.5 × 2 + 1. `y`: 2 GPUs for 4 h.
+    What never ran, or has no GPU, adds nothing. The run: 5 GPUs for 4 h."""
+    jobs = (
+        job("gang", 0, 2 * HOUR, milli=500, pods=2, tenant="x"),
+        job("one", 0, HOUR, tenant="x"),
+        job("two", 0, 4 * HOUR, gpus=2, tenant="y"),
+        job("huge", 0, HOUR, gpus=8, tenant="y"),
+        job("none", 0, HOUR, 0, 0, tenant="z"),
+    )
+    result = run(*jobs, machines=(node("m", 5),))
+    assert {name: usage.gpu_hours for name, usage in result.by_tenant.items()} == {"x": 3.0, "y": 8.0, "z": 0.0}
+    assert {name: usage.gpu_hours_pct for name, usage in result.by_tenant.items()} == {"x": 15.0, "y": 40.0, "z": 0.0}
+    assert {size: usage.gpu_hours for size, usage in result.by_size.items()} == {
+        "cpu only": 0.0,
+        "1 GPU": 1.0,
+        "2-7 GPUs": 2.0 + 8.0,  # the gang has two half GPUs
+        "8+ GPUs": 0.0,
+    }
+    assert result.hours_allocated == 3 + 8
+
+
 # ---- the bound ---------------------------------------------------------------------------------------------------
 
 
@@ -169,23 +239,24 @@ def test_the_bound_has_something_to_say() -> None:
 
 def from_log(trace: Trace, log: list[Entry]) -> float:
     """Idle-while-wanted by its definition, moment by moment, from who ran where and who had come."""
-    model_of = {machine.name: machine.model for machine in trace.machines}
+    demand = Demand(trace.machines)
     start = {entry.job: entry.at for entry in log if entry.what == "start"}
     end = {entry.job: entry.at for entry in log if entry.what == "end"}
     moments = sorted({entry.at for entry in log} | {one.arrival for one in trace.jobs})
     total = 0.0
     for at, then in pairwise(moments):
-        idle: dict[str, int] = {}
-        for machine in trace.machines:
-            idle[machine.model] = idle.get(machine.model, 0) + 1000 * machine.gpus
+        cards = Cards(trace)
         for entry in log:
             if entry.what == "start" and entry.at <= at < end[entry.job]:
-                idle[model_of[entry.node]] -= len(entry.gpus) * entry.milli
+                cards.note(entry)
+        idle: Counter[str] = Counter()
+        for machine in trace.machines:
+            idle[machine.model] += sum(1000 - cards.used(machine.name, gpu) for gpu in range(machine.gpus))
         wanted = set()
         for one in trace.jobs:
-            if one.name in start and one.arrival <= at < start[one.name] and one.gpu_demand_milli:
+            if one.name in start and one.arrival <= at < start[one.name] and demand.of(one):
                 accepted = [model for model in idle if not one.models or model in one.models]
-                if one.gpu_demand_milli <= sum(idle[model] for model in accepted):
+                if demand.of(one) <= sum(idle[model] for model in accepted):
                     wanted |= set(accepted)
         total += (then - at) * sum(idle[model] for model in wanted)
     return total / 3_600_000
@@ -198,3 +269,13 @@ def test_idle_while_wanted_is_what_its_definition_says(trace: Trace, policy: str
     result = replay(trace, policy, queue=queue, mode="interpreted", log=log)
     assert result.hours_idle_while_wanted == pytest.approx(from_log(trace, log), rel=1e-9, abs=1e-12)
     assert result.hours_idle_while_wanted <= result.hours_capacity - result.hours_allocated + 1e-9
+
+
+@settings(CALM, max_examples=30)
+@given(small_traces(), st.sampled_from(POLICIES), st.sampled_from(QUEUES))
+def test_every_gpu_hour_was_somebodys(trace: Trace, policy: str, queue: str) -> None:
+    """Where nobody asks for GPU memory, so that parts of a card add up."""
+    result = replay(trace, policy, queue=queue, mode="interpreted")
+    for users in (result.by_tenant, result.by_size):
+        given_hours = math.fsum(usage.gpu_hours for usage in users.values())
+        assert given_hours == pytest.approx(result.hours_allocated, rel=1e-9, abs=1e-12)

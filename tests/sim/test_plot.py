@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import replace
 
 from dovetail.sim.plot import CannotPlot, panels, write_plot
 from dovetail.sim.plot_svg import tick_text, ticks
@@ -77,6 +78,13 @@ def test_other_kinds_of_files_are_refused(tmp_path: Path, name: str) -> None:
 def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
     with pytest.raises(CannotPlot, match="nothing to plot"):
         write_plot([inflation(models=SMALL, last=0)], tmp_path / "plot.svg")
+
+
+def test_a_trace_without_curves_leaves_the_others_theirs(tmp_path: Path) -> None:
+    bare = [replace(run, columns={}) for run in (inflation("best-fit", trace="cpu"), inflation("fgd", trace="cpu"))]
+    with pytest.raises(CannotPlot, match="inflation needs GPUs"):
+        write_plot(bare, tmp_path / "plot.svg")
+    assert [panel.title.partition(":")[0] for panel in panels([*bare, inflation()])] == ["openb", "openb"]
 
 
 def test_names_cannot_break_the_picture(tmp_path: Path) -> None:

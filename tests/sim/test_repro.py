@@ -16,7 +16,7 @@ from tests.sim.small_runs import quiet
 @pytest.mark.slow
 def test_two_seeds_of_a_trace_are_as_published(openb: Path) -> None:
     """The four exact policies in every column; fgd nearly so. Two seeds say too little of random."""
-    one = next(found for found in experiments(openb) if found.trace.name == "default")
+    one = next(found for found in experiments(openb)[0] if found.trace.name == "default")
     found = reproduce([one], quiet, seeds=one.seeds[:2], workers=1, snug=False)
     assert len(found.gaps) == 2 * len(POLICIES)
     for each in found.gaps:
@@ -27,7 +27,8 @@ def test_two_seeds_of_a_trace_are_as_published(openb: Path) -> None:
 
 
 def test_experiments_are_found_by_their_files(openb: Path) -> None:
-    found = experiments(openb)
+    found, lacking = experiments(openb)
+    assert lacking == []
     assert {one.trace.name for one in found} >= {"default"}
     for one in found:
         assert len(one.curves) == len(POLICIES) * len(one.seeds)

@@ -126,6 +126,7 @@ def test_measures_of_inflation() -> None:
         "allocated_100": run.columns["100"].allocated_pct,
         "allocated_end": run.columns["130"].allocated_pct,
         "frag_end": run.columns["130"].frag_pct,
+        "frag_ratio_end": run.columns["130"].frag_ratio_pct,
         "failed": run.failed,
         "gpus_free": run.gpus_free,
         "nodes_free": run.nodes_free,
@@ -151,6 +152,10 @@ def test_measures_of_time() -> None:
         "delay_p95": run.delays.p95,
         "completion_mean": run.delays.completion_mean,
         "makespan": run.makespan,
+        "frag_busiest": run.frag_pct,
+        "frag_ratio_busiest": run.frag_ratio_pct,
+        "gpus_free_busiest": run.gpus_free,
+        "nodes_free_busiest": run.nodes_free,
     }
     assert utilisation_pct(run) == pytest.approx(100 * run.hours_allocated / run.hours_capacity)
 

@@ -21,7 +21,8 @@ from dovetail.cli.sim_options import (
 )
 
 if TYPE_CHECKING:
-    from dovetail.sim.compare import Case, Findings
+    from dovetail.cli.sim_files import Files
+    from dovetail.sim.compare import Findings
 
 DEFAULT_POLICIES = "best-fit,fgd"
 _FILE = click.Path(path_type=Path)
@@ -116,13 +117,13 @@ def compare(
         from dovetail.sim.compare import Findings, plan
 
         with sim_files.refusals():
-            cases = [_case(source, asked) for source in sources]
+            cases, left_out = sim_files.read_cases([_files(source) for source in sources], asked)
             findings = Findings(plan(cases, names, wanted_seeds, asked.setting()))
     with sim_files.refusals():
         complete = _run(findings, on, workers, no_cache)
         base = baseline or names[0]
         if findings.found:
-            click.echo(compare_output.text(findings, base, output))
+            click.echo(compare_output.text(findings, base, output, left_out))
             sim_files.write_pictures(findings.results, plot, report, base)
     if not complete:
         for line in compare_output.missing_lines(findings):
@@ -164,16 +165,15 @@ def _sources(traces: Sequence[Path], nodes: Sequence[Path], orders: Sequence[Pat
     return found
 
 
-def _case(source: Source, asked: Wanted) -> Case:
-    from dovetail.cli.sim_files import read_orders, read_trace
-    from dovetail.sim.compare import Case, order_file
-    from dovetail.sim.variants import compressed
+def _files(source: Source) -> Files | None:
+    from dovetail.cli.sim_files import Files
+    from dovetail.sim.compare import order_file
+    from dovetail.sim.load import trace_name
 
     pods, nodes, order = source
     if pods is None or nodes is None:
-        return Case(asked.recipe())
-    trace = compressed(read_trace(nodes, pods, asked.skip_bad), asked.compress or 1.0)
-    return Case(trace, read_orders(None if order is None else order_file(order, trace.name)))
+        return None
+    return Files(pods, nodes, None if order is None else order_file(order, trace_name(pods)))
 
 
 def _run(findings: Findings, on: str | None, workers: int | None, no_cache: bool) -> bool:

@@ -30,10 +30,10 @@ TITLES = {
 }
 
 
-def text(findings: Findings, baseline: str, form: str) -> str:
-    """Without the final line break. There is at least one result."""
+def text(findings: Findings, baseline: str, form: str, left_out: Mapping[str, int]) -> str:
+    """Without the final line break. There is at least one result. `left_out`: file -> rows."""
     if form == "json":
-        return msgspec.json.encode(document(findings, baseline)).decode()
+        return msgspec.json.encode(document(findings, baseline, left_out)).decode()
     if form == "csv":
         return csv_text(*runs(findings.results))
     parts = [lines(study, INFLATION_MEASURES) for study in inflation_studies(findings.results, baseline)]
@@ -86,7 +86,7 @@ def missing_lines(findings: Findings) -> list[str]:
     return [f"interrupted: {done:,} of {total:,} runs are there; the same command goes on from them", *named]
 
 
-def document(findings: Findings, baseline: str) -> dict[str, Any]:
+def document(findings: Findings, baseline: str, left_out: Mapping[str, int]) -> dict[str, Any]:
     """The contract of `compare -o json`; docs/simulator.md describes it."""
     results = findings.results
     studies = [_study(study, INFLATION_MEASURES) for study in inflation_studies(results, baseline)]
@@ -95,6 +95,7 @@ def document(findings: Findings, baseline: str) -> dict[str, Any]:
         "baseline": baseline,
         "complete": not findings.missing,
         "missing": [{"trace": task.trace, "policy": task.policy, "seed": task.seed} for task in findings.missing],
+        "left_out": left_out,
         "traces": studies,
         "results": results,
     }

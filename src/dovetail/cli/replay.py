@@ -12,6 +12,7 @@ from dovetail.cli.progress import Countdown, progress
 from dovetail.cli.sim_options import GENERATED, Wanted, check_targets, complete_policies, sim_options
 
 if TYPE_CHECKING:
+    from dovetail.cli.sim_files import Files, LeftOut
     from dovetail.sim.results import Result
     from dovetail.sim.runs import Stage, Task
 
@@ -86,28 +87,22 @@ def replay(
         from dovetail.cli import replay_output, sim_files
 
         with sim_files.refusals():
-            task, stage = _task(pods if files else None, nodes, order, seed, policy, asked)
+            given = sim_files.Files(pods, nodes, order) if files and pods and nodes else None
+            task, stage, left_out = _task(given, seed, policy, asked)
     with sim_files.refusals():
         result = _run(task, stage)
-        click.echo(replay_output.text(result, output, task.setting))
+        click.echo(replay_output.text(result, output, task.setting, left_out))
         sim_files.write_pictures([result], plot, report, None)
 
 
-def _task(
-    pods: Path | None, nodes: Path | None, order: Path | None, seed: int, policy: str, asked: Wanted
-) -> tuple[Task, Stage]:
-    from dovetail.cli.sim_files import read_orders, read_trace
-    from dovetail.sim.compare import Case, plan
-    from dovetail.sim.variants import compressed
+def _task(given: Files | None, seed: int, policy: str, asked: Wanted) -> tuple[Task, Stage, LeftOut]:
+    from dovetail.cli.sim_files import read_cases
+    from dovetail.sim.compare import plan
 
-    if pods is None or nodes is None:
-        case = Case(asked.recipe())
-    else:
-        trace = compressed(read_trace(nodes, pods, asked.skip_bad), asked.compress or 1.0)
-        case = Case(trace, read_orders(order))
-    planned = plan([case], [policy], [seed], asked.setting())
+    cases, left_out = read_cases([given], asked)
+    planned = plan(cases, [policy], [seed], asked.setting())
     task = planned.tasks[0]
-    return task, planned.stages[task.stage]
+    return task, planned.stages[task.stage], left_out
 
 
 def _run(task: Task, stage: Stage) -> Result:

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dovetail.model.decision import Share
 from dovetail.model.device import Device
 from dovetail.model.node import CPU, MEMORY, PODS, Enforcer, Node
-from dovetail.model.pod import Container, ContainerKind, DeviceAsk, DeviceRules, Pod, Profile
+from dovetail.model.pod import POD_GROUP, Container, ContainerKind, DeviceAsk, DeviceRules, Group, Pod, Profile
 from dovetail.policies.rows import Ints
 from dovetail.policies.typical import most_frequent
 from dovetail.sim.gpu_models import UNKNOWN_MEMORY_MIB
@@ -20,6 +21,7 @@ VENDOR = "NVIDIA"
 MOST_PODS = 1001  # on a node, as in the published simulator
 SLOTS = 1000  # containers on a GPU: never what is short
 NAMESPACE = "trace"
+Request = tuple[int, int, int, int, str]
 
 
 def nodes_of(machines: Sequence[Machine]) -> list[Node]:
@@ -36,11 +38,14 @@ def model_name(machine: Machine) -> str:
     return machine.model or "GPU"
 
 
+def card_memory(machine: Machine) -> int:
+    """MiB of each of its GPUs; a guess where nobody says."""
+    return machine.gpu_memory_mib or UNKNOWN_MEMORY_MIB
+
+
 def node_of(machine: Machine, name: str) -> Node:
-    memory = machine.gpu_memory_mib or UNKNOWN_MEMORY_MIB
-    devices = tuple(
-        Device(f"{name}/{d}", d, VENDOR, model_name(machine), memory, slots=SLOTS) for d in range(machine.gpus)
-    )
+    memory, model = card_memory(machine), model_name(machine)
+    devices = tuple(Device(f"{name}/{d}", d, VENDOR, model, memory, slots=SLOTS) for d in range(machine.gpus))
     room = {CPU: machine.cpu_milli, MEMORY: machine.memory_mib * MIB, PODS: MOST_PODS}
     return Node(name, room, devices, enforcer=Enforcer.DOVETAIL)
 
@@ -68,6 +73,21 @@ def pod_of(job: Job, profile: Profile, name: str) -> Pod:
     )
 
 
+def uids(job: Job) -> list[str]:
+    """Of its pods."""
+    return [job.name] if job.pods == 1 else [f"{job.name}.{n}" for n in range(job.pods)]
+
+
+def group_of(job: Job, pods: Sequence[Pod]) -> Group:
+    name = pods[0].key if job.pods == 1 else f"{POD_GROUP}{NAMESPACE}/{job.name}"
+    return Group(name, tuple(pods), minimum=job.pods)
+
+
+def card_index(share: Share) -> int:
+    """Which of the machine's GPUs it is a part of."""
+    return int(share.uuid.rpartition("/")[2])
+
+
 class Cast(NamedTuple):
     """Jobs as a few templates: pod n is of template `kinds[n]`."""
 
@@ -81,7 +101,7 @@ def cast(jobs: Sequence[Job], profile: Profile) -> Cast:
     templates: list[Pod] = []
     kinds = np.empty(len(jobs), dtype=np.int64)
     for n, job in enumerate(jobs):
-        key = (*request(job), job.memory_mib, job.gpu_memory_mib, job.priority, job.tenant)
+        key = (*request(job), job.memory_mib, job.priority, job.tenant)
         if key not in seen:
             seen[key] = len(templates)
             templates.append(pod_of(job, profile, f"template-{len(templates)}"))
@@ -89,15 +109,18 @@ def cast(jobs: Sequence[Job], profile: Profile) -> Cast:
     return Cast(tuple(templates), kinds)
 
 
-def request(job: Job) -> tuple[int, int, int, str]:
-    """What the paper tells requests apart by: CPU, share, GPUs, and the models as they are written."""
-    return (job.cpu_milli, job.gpu_milli if job.gpus else 0, job.gpus, "|".join(job.models))
+def request(job: Job) -> Request:
+    """What the paper tells requests apart by, CPU, share, GPUs and the models as they are written; and GPU memory."""
+    if not job.gpus:
+        return (job.cpu_milli, 0, 0, 0, "|".join(job.models))
+    memory = job.gpu_memory_mib if job.gpu_milli < WHOLE else 0
+    return (job.cpu_milli, job.gpu_milli, memory, job.gpus, "|".join(job.models))
 
 
 def typical(jobs: Iterable[Job], part: float = 0.95) -> list[tuple[Job, int]]:
     """The most frequent requests of a trace that make up this part of it, and how often each comes."""
-    example: dict[tuple[int, int, int, str], Job] = {}
-    times: dict[tuple[int, int, int, str], int] = {}
+    example: dict[Request, Job] = {}
+    times: dict[Request, int] = {}
     for job in jobs:
         key = request(job)
         example.setdefault(key, job)

@@ -37,6 +37,10 @@ def fragmented_by_arrived(study: Study[Inflation]) -> Curves:
     return _by_arrived(study, lambda column: column.frag_pct)
 
 
+def fragmented_of_idle_by_arrived(study: Study[Inflation]) -> Curves:
+    return _by_arrived(study, lambda column: column.frag_ratio_pct)
+
+
 def gained_by_arrived(study: Study[Inflation]) -> Curves:
     """Allocation minus that of the baseline, seed by seed: the mean, and its interval of confidence."""
     arrived = _reached_by_all(study)
@@ -85,7 +89,8 @@ def _by_arrived(study: Study[Inflation], of: Callable[[Column], float]) -> Curve
 
 
 def _reached_by_all(study: Study[Inflation]) -> list[int]:
-    reached = [{int(key) for key in run.columns} for runs in study.runs.values() for run in runs.values()]
+    runs = [run for by_seed in study.runs.values() for run in by_seed.values()]
+    reached = [{int(key) for key in run.columns if int(key) <= round(run.arrived_pct)} for run in runs]
     return sorted(set.intersection(*reached))
 
 

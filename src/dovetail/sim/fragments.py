@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,10 +10,12 @@ import numpy as np
 from dovetail.engine.build import builder
 from dovetail.engine.decisions import Decisions
 from dovetail.engine.scheduler import Scheduler
-from dovetail.engine.state import NONE, TAKEN_CARD, Floats
-from dovetail.policies.cards import WHOLE
+from dovetail.engine.state import NONE, TAKEN_CARD, TAKEN_COMPUTE, TAKEN_MEMORY, Floats
+from dovetail.model.decision import Decision
+from dovetail.policies.cards import WHOLE, part_left
 from dovetail.policies.outlook import TOTAL, usable
-from dovetail.policies.rows import CPU, KIND, Ints
+from dovetail.policies.rows import CARD_MEMORY, CPU, KIND, Ints
+from dovetail.sim.cast import card_index
 
 
 class Cluster(NamedTuple):
@@ -20,8 +23,10 @@ class Cluster(NamedTuple):
 
     kind: Ints  # [node]: of its GPUs
     cards: Ints  # [node]
+    memory: Ints  # [node]: MiB of each of its GPUs
     cpu: Ints  # [node]: milli left
-    left: Ints  # [node, card]: milli left
+    held: Ints  # [node, card, compute and memory]: that somebody has
+    left: Ints  # [node, card]: milli left, the smaller of compute and memory
     outlook: Ints  # typical pods, as policies/outlook.py lays them out
 
 
@@ -31,53 +36,82 @@ def empty_cluster(scheduler: Scheduler) -> Cluster:
     size, rows = len(scheduler.ledger.nodes), scheduler.ledger.rows
     cards = rows.fact[:size, 0].copy()
     left = np.where(np.arange(rows.left.shape[1]) < cards[:, None], WHOLE, 0)
-    return Cluster(rows.card[:size, 0, KIND].copy(), cards, rows.cap[:size, CPU].copy(), left, rows.outlook.copy())
+    held = np.zeros((*left.shape, 2), dtype=np.int64)
+    first = rows.card[:size, 0]
+    room = rows.cap[:size, CPU].copy()
+    return Cluster(first[:, KIND].copy(), cards, first[:, CARD_MEMORY].copy(), room, held, left, rows.outlook.copy())
 
 
-def follow(cluster: Cluster, made: Decisions, cpu: Ints, milli: Ints, compiled: bool) -> Floats:
-    """Milli of fragments in the cluster after each decision; `cluster` is brought up to where they lead."""
-    after = np.empty(len(made), dtype=np.int64)
+class Log(NamedTuple):
+    """Decisions as arrays."""
+
+    rows: Ints  # [pod]: where it is, or NONE
+    starts: Ints  # [pod]: its first line of `taken`
+    taken: Ints  # [line]: card, compute in milli, MiB
+
+
+def log_of(made: Sequence[Decision], row_of: Mapping[str, int]) -> Log:
+    if isinstance(made, Decisions):
+        return Log(made.rows, made.starts, made.taken[:, [TAKEN_CARD, TAKEN_COMPUTE, TAKEN_MEMORY]])
+    rows = [NONE if one.node is None else row_of[one.node] for one in made]
+    lines = [(card_index(share), share.compute_milli, share.memory_mib) for one in made for share in one.shares]
+    starts = np.cumsum([0, *(len(one.shares) for one in made)])[:-1]
+    return Log(np.array(rows, dtype=np.int64), starts, np.array(lines, dtype=np.int64).reshape(-1, 3))
+
+
+def follow(cluster: Cluster, made: Log, cpu: Ints, compiled: bool) -> tuple[Floats, Ints]:
+    """Milli of fragments, and in use, after each decision; `cluster` is brought up to where they lead."""
+    after, used = np.empty(len(made.rows), dtype=np.int64), np.empty(len(made.rows), dtype=np.int64)
     run = builder(True, True).specialise(follow_entry, {}) if compiled else follow_entry
     run(
         np.ascontiguousarray(made.rows),
         made.starts,
-        np.ascontiguousarray(made.taken[:, TAKEN_CARD]),
+        np.ascontiguousarray(made.taken),
         cpu,
-        milli,
         *cluster,
         after,
+        used,
     )
     total: Any = max(1, int(cluster.outlook[TOTAL]))
-    return np.asarray(after / total, dtype=np.float64)
+    return np.asarray(after / total, dtype=np.float64), used
 
 
 def follow_entry(
     rows: Ints,
     starts: Ints,
-    card: Ints,
+    taken: Ints,
     cpu: Ints,
-    milli: Ints,
     kind: Ints,
     cards: Ints,
+    memory: Ints,
     cpu_left: Ints,
+    held: Ints,
     left: Ints,
     outlook: Ints,
     after: Ints,
+    used: Ints,
 ) -> None:
-    """In milli times the number of typical pods, which keeps it exact."""
-    total = 0
+    """Fragments in milli times the number of typical pods, which keeps them exact."""
+    total, in_use = 0, 0
     for i in range(len(kind)):
         total += fragments(outlook, kind[i], cpu_left[i], left[i], cards[i])
+        for d in range(cards[i]):
+            in_use += WHOLE - left[i, d]
     for n in range(len(rows)):
         i = rows[n]
         if i != NONE:
             total -= fragments(outlook, kind[i], cpu_left[i], left[i], cards[i])
             cpu_left[i] -= cpu[n]
-            end = starts[n + 1] if n + 1 < len(starts) else len(card)
+            end = starts[n + 1] if n + 1 < len(starts) else len(taken)
             for at in range(starts[n], end):
-                left[i, card[at]] -= milli[n]
+                d = taken[at, 0]
+                held[i, d, 0] += taken[at, 1]
+                held[i, d, 1] += taken[at, 2]
+                in_use += left[i, d]
+                left[i, d] = part_left(WHOLE, held[i, d, 0], memory[i], held[i, d, 1])
+                in_use -= left[i, d]
             total += fragments(outlook, kind[i], cpu_left[i], left[i], cards[i])
-        after[n] = total
+        after[n], used[n] = total, in_use
 
 
 def fragments(outlook: Ints, kind: int, cpu: int, left: Ints, cards: int) -> int:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from dovetail.sim.arrivals import Rhythm
 from dovetail.sim.chance import Chance, Weighted
+from dovetail.sim.demand import Demand
 from dovetail.sim.shapes import CPU_ONLY, MULTI_GPU, ONE_GPU, SHAPES, SHARE, Kind, Site
 from dovetail.sim.trace import WHOLE, Job, Machine, Trace, TraceError
 from dovetail.sim.workload import Workload
@@ -130,7 +131,8 @@ def _to_milliseconds(seconds: float) -> float:
 
 def _span(workload: Workload, machines: Sequence[Machine], jobs: Sequence[Job]) -> float:
     """Seconds in which jobs arrive, so that they bring the wanted load: of GPUs, or of CPUs where nobody wants GPUs."""
-    offered = sum(job.gpu_demand_milli * (job.duration or 0.0) for job in jobs)
+    demand = Demand(machines)
+    offered = sum(demand.of(job) * (job.duration or 0.0) for job in jobs)
     capacity = sum(machine.gpus for machine in machines) * WHOLE
     if not offered:
         offered = sum(job.pods * job.cpu_milli * (job.duration or 0.0) for job in jobs)

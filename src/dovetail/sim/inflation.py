@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from dovetail.engine.decisions import Decisions
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.state import NONE, Floats
 from dovetail.engine.stream import Stream
+from dovetail.model.pod import Group
 from dovetail.policies.rows import SLOTS, Ints
 from dovetail.sim import cast, fragments
+from dovetail.sim.demand import Demand
 from dovetail.sim.orders import Order
 from dovetail.sim.profiles import profile_of
 from dovetail.sim.results import Column, Inflation, ModelUse, NodeMap
@@ -37,69 +37,88 @@ def replay(
     progress: Progress | None = None,
 ) -> Inflation:
     """One run. `told`: policies that prepare for typical pods are given those of the trace, else they learn."""
-    jobs, machines = [pod for job in order.jobs(trace) for pod in _single(job)], order.machines(trace)
+    arriving, machines = list(order.jobs(trace)), order.machines(trace)
+    jobs = [pod for job in arriving for pod in _single(job)]
     scheduler = stage(trace, machines, policy, told, mode)
     players = cast.cast(jobs, profile_of(policy))
     for template in players.templates:
         scheduler.requests.signature(template)  # known from the start, like the nodes
     scheduler.ledger.make_room(len(jobs), sum(max(1, job.gpus) for job in jobs))
-    uids = [job.name for job in jobs]
-    made: list[Decisions] = []
-    seconds = 0.0
-    for start in range(0, len(jobs), CHUNK):
-        part = slice(start, start + CHUNK)
-        stream = Stream(players.templates, players.kinds[part], uids[part])
+    made: list[fragments.Log] = []
+    seconds, done = 0.0, 0
+    for groups in _portions(arriving, jobs, players):
         started = perf_counter()
-        decided = scheduler.place(stream)
+        decided = scheduler.place(groups)
         seconds += perf_counter() - started
-        assert isinstance(decided, Decisions)
-        made.append(decided)
+        made.append(fragments.log_of(decided, scheduler.ledger.row_of))
+        done += len(decided)
         if progress is not None:
-            progress(min(start + CHUNK, len(jobs)))
-    failed = sum(int((part.rows == NONE).sum()) for part in made)
+            progress(done)
+    demand = _demand(jobs, machines)
     return Inflation(
         trace=trace.name,
         policy=policy,
         seed=order.seed,
         decisions=len(jobs),
-        failed=failed,
+        failed=sum(int((part.rows == NONE).sum()) for part in made),
+        arrived_pct=round(100 * int(demand.sum()) / (trace.gpu_capacity_milli or 1), 2),
         seconds=seconds,
         decisions_per_second=len(jobs) / seconds if seconds else 0.0,
-        columns=_columns(trace, scheduler, jobs, made, compiled=mode != "interpreted"),
+        columns=_columns(trace, scheduler, jobs, demand, made, compiled=mode != "interpreted"),
         **final_state(scheduler, machines),
     )
 
 
 def _single(job: Job) -> list[Job]:
-    """The pods of a gang come one after another, too: nobody leaves, so nothing is gained by waiting for all."""
     if job.pods == 1:
         return [job]
-    return [replace(job, name=f"{job.name}.{n}", pods=1) for n in range(job.pods)]
+    return [replace(job, name=uid, pods=1) for uid in cast.uids(job)]
+
+
+def _portions(arriving: Sequence[Job], pods: Sequence[Job], players: cast.Cast) -> Iterator[Sequence[Group]]:
+    """As a stream, which is fastest, where there are no gangs; all pods of a gang are placed, or none is."""
+    names = [pod.name for pod in pods]
+    if len(arriving) == len(pods):
+        for start in range(0, len(pods), CHUNK):
+            part = slice(start, start + CHUNK)
+            yield Stream(players.templates, players.kinds[part], names[part])
+        return
+    groups, at = [], 0
+    for job in arriving:
+        members = range(at, at + job.pods)
+        groups.append(cast.group_of(job, [players.templates[players.kinds[n]].named(names[n]) for n in members]))
+        at += job.pods
+    for start in range(0, len(groups), CHUNK):
+        yield groups[start : start + CHUNK]
+
+
+def _demand(pods: Sequence[Job], machines: Sequence[Machine]) -> Ints:
+    demand = Demand(machines)
+    return np.array([demand.of(pod) for pod in pods], dtype=np.int64)
 
 
 def _columns(
-    trace: Trace, scheduler: Scheduler, jobs: Sequence[Job], made: Sequence[Decisions], compiled: bool
+    trace: Trace, scheduler: Scheduler, jobs: Sequence[Job], demand: Ints, made: Sequence[fragments.Log], compiled: bool
 ) -> dict[str, Column]:
     """One per percent of the capacity that arrivals asked for, as the paper's analysis makes them."""
     if not scheduler.outlook.told:  # the measure is of the trace, whatever the policy knew
         scheduler.outlook.expect(expected(trace, "first-fit"))
-    cluster, at, fragmented = fragments.empty_cluster(scheduler), 0, []
+    cluster, at, fragmented, used = fragments.empty_cluster(scheduler), 0, [], []
     cpu = np.array([job.cpu_milli for job in jobs], dtype=np.int64)
-    milli = np.array([job.gpu_milli for job in jobs], dtype=np.int64)
     for part in made:
-        here = slice(at, at + len(part))
-        fragmented.append(fragments.follow(cluster, part, cpu[here], milli[here], compiled))
-        at += len(part)
-    demand = np.array([job.gpu_demand_milli for job in jobs], dtype=np.int64)
-    placed = np.concatenate([part.rows for part in made]) != NONE
-    return columns(demand, placed, np.concatenate(fragmented), trace.gpu_capacity_milli)
+        here = slice(at, at + len(part.rows))
+        fragments_here, used_here = fragments.follow(cluster, part, cpu[here], compiled)
+        fragmented.append(fragments_here)
+        used.append(used_here)
+        at += len(part.rows)
+    return columns(demand, np.concatenate(used), np.concatenate(fragmented), trace.gpu_capacity_milli)
 
 
-def columns(demand: Ints, placed: npt.NDArray[np.bool_], fragmented: Floats, capacity: int) -> dict[str, Column]:
-    """Column c is the mean over the arrivals at which demand was c percent; an empty one is its neighbour's."""
+def columns(demand: Ints, used: Ints, fragmented: Floats, capacity: int) -> dict[str, Column]:
+    """Column c is the mean over the arrivals at which demand was c percent; an empty one is its neighbour's, or the
+    one before: a large job may take arrivals several percent further, and after the last one nothing changes."""
     if not len(demand) or not capacity:
         return {}
-    used = np.cumsum(np.where(placed, demand, 0))
     allocated = np.round(100 * used / capacity, 2)
     share = 100 * fragmented / capacity
     ratio = 100 * fragmented / np.maximum(1, capacity - used)
@@ -109,11 +128,14 @@ def columns(demand: Ints, placed: npt.NDArray[np.bool_], fragmented: Floats, cap
     means = [
         np.bincount(arrived, weights=of, minlength=last + 1) / np.maximum(1, times) for of in (allocated, share, ratio)
     ]
-    found = {}
+    found: dict[str, Column] = {}
+    first = int(np.flatnonzero(times)[0])
+    shown = Column(0.0, *(round(float(mean[first]), 4) for mean in means[1:]))  # before anybody came
     for c in range(max(last, LAST_COLUMN) + 1):
         near = next((n for n in (c, c + 1, c - 1) if 0 <= n <= last and times[n]), None)
         if near is not None:
-            found[str(c)] = Column(*(round(float(mean[near]), 4) for mean in means))
+            shown = Column(*(round(float(mean[near]), 4) for mean in means))
+        found[str(c)] = shown
     return found
 
 

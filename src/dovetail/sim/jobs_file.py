@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.sim.fields import MOST_MIB, MOST_MILLI, Field, Wrong, label, models, name, seconds, shown, whole
-from dovetail.sim.rows import Misfit, Values, read, write
+from dovetail.sim.rows import Misfit, Problem, Values, read, write
 from dovetail.sim.trace import WHOLE, Job, Machine, TraceError
 
 MOST_GPUS = 1_024  # of a pod, of a machine
@@ -43,12 +43,12 @@ MACHINE_FIELDS = (
 )
 
 
-def read_jobs(path: Path, skip_bad: bool = False) -> tuple[list[Job], list[str]]:
-    """Jobs in the order of the file, and what was wrong with the rows left out (none but with `skip_bad`)."""
+def read_jobs(path: Path, skip_bad: bool = False) -> tuple[list[Job], list[Problem]]:
+    """Jobs in the order of the file, and what was wrong with the file (none but with `skip_bad`)."""
     return read(path, JOB_FIELDS, lambda values, _: (job_of(values),), "jobs", skip_bad)
 
 
-def read_machines(path: Path, skip_bad: bool = False) -> tuple[list[Machine], list[str]]:
+def read_machines(path: Path, skip_bad: bool = False) -> tuple[list[Machine], list[Problem]]:
     """Machines in the order of the file, those with a `count` as NAME-0, NAME-1, …; and what was wrong."""
     return read(path, MACHINE_FIELDS, lambda values, _: _machines_of(values), "machines", skip_bad)
 

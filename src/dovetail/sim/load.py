@@ -6,28 +6,30 @@ from dataclasses import replace
 from pathlib import Path
 
 from dovetail.sim import jobs_file, openb
-from dovetail.sim.rows import FORMATS
+from dovetail.sim.pod_names import check_pod_names
+from dovetail.sim.rows import FORMATS, Problem
 from dovetail.sim.trace import Job, Machine, Trace
 
-_PREFIX = "openb_pod_list_"
+POD_LIST = "openb_pod_list_"
 
 
-def load_trace(nodes_path: Path, pods_path: Path, skip_bad: bool = False) -> tuple[Trace, list[str]]:
-    """The trace, jobs in order of arrival, and what was wrong with the rows left out (none but with `skip_bad`).
+def load_trace(nodes_path: Path, pods_path: Path, skip_bad: bool = False) -> tuple[Trace, list[Problem]]:
+    """The trace, jobs in order of arrival, and what was wrong with the files (nothing but with `skip_bad`).
 
     Raises TraceError, which names file, line and field, where a file or (without `skip_bad`) a row is wrong.
     """
     machines, machine_problems = load_machines(nodes_path, skip_bad)
     jobs, job_problems = load_jobs(pods_path, skip_bad)
+    check_pod_names(jobs, pods_path)
     trace = Trace(trace_name(pods_path), tuple(machines), tuple(jobs))
     return by_arrival(trace), machine_problems + job_problems
 
 
-def load_machines(path: Path, skip_bad: bool = False) -> tuple[list[Machine], list[str]]:
+def load_machines(path: Path, skip_bad: bool = False) -> tuple[list[Machine], list[Problem]]:
     return (openb.read_nodes if openb.is_node_list(path) else jobs_file.read_machines)(path, skip_bad)
 
 
-def load_jobs(path: Path, skip_bad: bool = False) -> tuple[list[Job], list[str]]:
+def load_jobs(path: Path, skip_bad: bool = False) -> tuple[list[Job], list[Problem]]:
     return (openb.read_pods if openb.is_pod_list(path) else jobs_file.read_jobs)(path, skip_bad)
 
 
@@ -41,4 +43,4 @@ def trace_name(path: Path) -> str:
     name = path.name
     while (suffix := Path(name).suffix.lower()) in FORMATS or suffix == ".gz":
         name = name[: -len(suffix)]
-    return name.removeprefix(_PREFIX) or path.name
+    return name.removeprefix(POD_LIST) or path.name

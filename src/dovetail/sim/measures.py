@@ -1,21 +1,25 @@
-"""What a run in time mode amounts to: waits, use of the GPUs over time, and the cluster at its busiest."""
+"""What a run in time mode amounts to: waits, use of the GPUs over time and by whom, and the cluster at its busiest."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from dovetail.engine.state import Floats
 from dovetail.model.decision import Decision, Share
-from dovetail.sim import cast
+from dovetail.policies.cards import part_left
+from dovetail.policies.outlook import TOTAL
+from dovetail.sim import cast, fragments
 from dovetail.sim.gpu_models import UNKNOWN_MEMORY_MIB
 from dovetail.sim.pending import Pending
-from dovetail.sim.results import Delays, ModelUse, NodeMap, Sample
+from dovetail.sim.results import Delays, ModelUse, NodeMap, Sample, Usage
+from dovetail.sim.stage import stage
 from dovetail.sim.summary import SIZES, size_of
-from dovetail.sim.trace import WHOLE, Job, Machine
+from dovetail.sim.trace import WHOLE, Job, Machine, Trace
 from dovetail.sim.unavoidable import unavoidable
 
 MOST_SAMPLES = 500
@@ -29,6 +33,41 @@ class Life:
     start: float | None = None
     end: float | None = None
     places: list[Decision] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Load:
+    """What pods have of one machine at a moment. Lists are by GPU."""
+
+    machine: Machine
+    pods: int = 0
+    cpu_milli: int = 0
+    compute: list[int] = field(init=False)
+    memory: list[int] = field(init=False)
+    held: list[int] = field(init=False)  # shares, so that one of nothing counts, too
+
+    def __post_init__(self) -> None:
+        self.compute, self.memory, self.held = ([0] * self.machine.gpus for _ in range(3))
+
+    def add(self, job: Job, shares: Iterable[Share]) -> None:
+        """One pod of the job."""
+        self.pods += 1
+        self.cpu_milli += job.cpu_milli
+        for share in shares:
+            gpu = gpu_index(share)
+            self.compute[gpu] += share.compute_milli
+            self.memory[gpu] += share.memory_mib
+            self.held[gpu] += 1
+
+    @property
+    def taken(self) -> list[int]:
+        """Milli of each GPU: of its compute or of its memory, whichever is more."""
+        size = self.machine.gpu_memory_mib or UNKNOWN_MEMORY_MIB
+        return [max(milli, -(-mib * WHOLE // size)) for milli, mib in zip(self.compute, self.memory, strict=True)]
+
+    @property
+    def gpus_free(self) -> int:
+        return self.held.count(0)
 
 
 @dataclass(slots=True)
@@ -52,17 +91,20 @@ def measured(jobs: Sequence[Job], lives: Sequence[Life], machines: Sequence[Mach
     pairs = list(zip(jobs, lives, strict=True))
     capacity = sum(machine.gpus for machine in machines) * WHOLE
     begin, end = steps.times[0], steps.times[-1]
+    hours = capacity * (end - begin) / MILLI_SECONDS_AN_HOUR
     allocated = capacity - np.array(steps.idle, dtype=np.float64)
     ran = [job for job, life in pairs if life.end is not None]
+    by_tenant, by_size = _by(pairs, lambda job: job.tenant), _by(pairs, size_of)
+    memory_of = {node.name: cast.card_memory(m) for node, m in zip(cast.nodes_of(machines), machines, strict=True)}
     return {
         "jobs": len(jobs),
         "finished": len(ran),
         "never_placed": len(jobs) - len(ran),
         "makespan": end - begin,
         "delays": delays(pairs),
-        "by_tenant": _by(pairs, lambda job: job.tenant),
-        "by_size": _by(pairs, size_of, SIZES),
-        "hours_capacity": capacity * (end - begin) / MILLI_SECONDS_AN_HOUR,
+        "by_tenant": {tenant: usage(by_tenant[tenant], hours, memory_of) for tenant in sorted(by_tenant)},
+        "by_size": {size: usage(by_size[size], hours, memory_of) for size in SIZES if size in by_size},
+        "hours_capacity": hours,
         "hours_allocated": _area(steps, allocated) / MILLI_SECONDS_AN_HOUR,
         "hours_idle_while_wanted": _area(steps, np.array(steps.wanted, dtype=np.float64)) / MILLI_SECONDS_AN_HOUR,
         "hours_idle_while_wanted_bound": unavoidable(machines, ran) / MILLI_SECONDS_AN_HOUR,
@@ -104,13 +146,33 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else 0.0
 
 
-def _by(
-    pairs: Sequence[tuple[Job, Life]], of: Callable[[Job], str], known: Sequence[str] | None = None
-) -> dict[str, Delays]:
+def usage(pairs: Sequence[tuple[Job, Life]], hours_capacity: float, memory_of: Mapping[str, int]) -> Usage:
+    """Delays of some of the jobs, and the GPU-hours that all their pods were given while they ran.
+
+    Of a card as much as its pods would take alone; two that share one may so have more than all of it.
+    """
+    given = sum(
+        _taken(decision, memory_of) * (life.end - life.start)
+        for _, life in pairs
+        if life.start is not None and life.end is not None
+        for decision in life.places
+    )
+    hours = given / MILLI_SECONDS_AN_HOUR
+    share = 100 * hours / hours_capacity if hours_capacity else 0.0
+    return Usage(**msgspec.structs.asdict(delays(pairs)), gpu_hours=hours, gpu_hours_pct=share)
+
+
+def _taken(decision: Decision, memory_of: Mapping[str, int]) -> int:
+    """Milli of its cards, by `node -> MiB of each card`."""
+    memory = memory_of[str(decision.node)]
+    return sum(WHOLE - part_left(WHOLE, s.compute_milli, memory, s.memory_mib) for s in decision.shares)
+
+
+def _by(pairs: Iterable[tuple[Job, Life]], of: Callable[[Job], str]) -> dict[str, list[tuple[Job, Life]]]:
     found: dict[str, list[tuple[Job, Life]]] = {}
     for job, life in pairs:
         found.setdefault(of(job), []).append((job, life))
-    return {name: delays(found[name]) for name in (known or sorted(found)) if name in found}
+    return found
 
 
 def _area(steps: Steps, values: Floats) -> float:
@@ -138,41 +200,62 @@ def _means(times: Floats, values: Floats, edges: Floats) -> Floats:
 
 
 def busiest(pairs: Sequence[tuple[Job, Life]], machines: Sequence[Machine], steps: Steps) -> dict[str, Any]:
-    """Models and nodes in the first of the moments with most allocated."""
+    """What is free, in pieces, and given away in the first of the moments with most allocated."""
+    loads = _loads(pairs, machines, _busiest_moment(steps))
+    return {
+        "nodes_free": sum(not load.pods for load in loads),
+        "gpus_free": sum(load.gpus_free for load in loads),
+        **fragmented([job for job, _ in pairs], loads),
+        "models": _models(loads),
+        "map": [NodeMap(load.machine.name, load.machine.model, load.taken) for load in loads],
+    }
+
+
+def _busiest_moment(steps: Steps) -> float | None:
     lasting = [n for n in range(len(steps.times) - 1) if steps.times[n] < steps.times[n + 1]]
-    at = steps.times[min(lasting, key=lambda n: (steps.idle[n], n))] if lasting else None
-    compute = {node.name: [0] * len(node.devices) for node in cast.nodes_of(machines)}
-    memory = {name: list(zeros) for name, zeros in compute.items()}
-    held = {name: list(zeros) for name, zeros in compute.items()}
-    for _, life in pairs:
+    return steps.times[min(lasting, key=lambda n: (steps.idle[n], n))] if lasting else None
+
+
+def _loads(pairs: Iterable[tuple[Job, Life]], machines: Sequence[Machine], at: float | None) -> list[Load]:
+    loads = {node.name: Load(machine) for node, machine in zip(cast.nodes_of(machines), machines, strict=True)}
+    for job, life in pairs:
         if at is None or life.start is None or life.end is None or not life.start <= at < life.end:
             continue
         for decision in life.places:
-            for share in decision.shares:
-                node, gpu = str(decision.node), gpu_index(share)
-                compute[node][gpu] += share.compute_milli
-                memory[node][gpu] += share.memory_mib
-                held[node][gpu] += 1
-    return _use(machines, list(compute.values()), list(memory.values()), list(held.values()))
+            loads[str(decision.node)].add(job, decision.shares)
+    return list(loads.values())
 
 
-def _use(
-    machines: Sequence[Machine], compute: list[list[int]], memory: list[list[int]], held: list[list[int]]
-) -> dict[str, Any]:
-    nodes, gpus, used, idle = [], dict[str, int](), dict[str, int](), dict[str, int]()
-    for machine, milli, mib, pods in zip(machines, compute, memory, held, strict=True):
-        size = machine.gpu_memory_mib or UNKNOWN_MEMORY_MIB
-        taken = [max(part, -(-of_memory * WHOLE // size)) for part, of_memory in zip(milli, mib, strict=True)]
-        nodes.append(NodeMap(machine.name, machine.model, taken))
-        gpus[machine.model] = gpus.get(machine.model, 0) + machine.gpus
-        used[machine.model] = used.get(machine.model, 0) + sum(taken)
-        idle[machine.model] = idle.get(machine.model, 0) + pods.count(0)
-    models = {
-        model: ModelUse(count, round(100 * used[model] / (WHOLE * count), 2), idle[model])
-        for model, count in sorted(gpus.items())
-        if count
+def fragmented(jobs: Sequence[Job], loads: Sequence[Load]) -> dict[str, float]:
+    """Idle GPU that typical pods of these jobs cannot use, as inflation has it, whatever the policy knew of them."""
+    machines = tuple(load.machine for load in loads)
+    empty = stage(Trace("", machines, tuple(jobs)), machines, "first-fit", told=True, mode="interpreted")
+    cluster = fragments.empty_cluster(empty)
+    idle, pieces = 0, 0
+    for i, load in enumerate(loads):
+        left, cpu = cluster.left[i], int(cluster.cpu[i]) - load.cpu_milli
+        left[: load.machine.gpus] = [WHOLE - milli for milli in load.taken]
+        idle += int(left.sum())
+        pieces += fragments.fragments(cluster.outlook, int(cluster.kind[i]), cpu, left, load.machine.gpus)
+    milli = pieces / max(1, int(cluster.outlook[TOTAL]))
+    capacity = WHOLE * sum(machine.gpus for machine in machines)
+    return {
+        "frag_pct": round(100 * milli / max(1, capacity), 4),
+        "frag_ratio_pct": round(100 * milli / max(1, idle), 4),
     }
-    return {"models": models, "map": nodes}
+
+
+def _models(loads: Iterable[Load]) -> dict[str, ModelUse]:
+    by_model: dict[str, list[Load]] = {}
+    for load in loads:
+        if load.machine.gpus:
+            by_model.setdefault(load.machine.model, []).append(load)
+    return {model: _use(of) for model, of in sorted(by_model.items())}
+
+
+def _use(loads: Sequence[Load]) -> ModelUse:
+    gpus, taken = sum(load.machine.gpus for load in loads), sum(sum(load.taken) for load in loads)
+    return ModelUse(gpus, round(100 * taken / (WHOLE * gpus), 2), sum(load.gpus_free for load in loads))
 
 
 def gpu_index(share: Share) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 from dovetail.sim.fields import MOST_MIB, MOST_MILLI, Field, label, models, name, seconds, whole
 from dovetail.sim.gpu_models import GPU_MODELS, UNKNOWN_MEMORY_MIB
 from dovetail.sim.jobs_file import MOST_GPUS, job_of
-from dovetail.sim.rows import Misfit, Values, header_of, read
+from dovetail.sim.rows import Misfit, Problem, Values, header_of, read
 from dovetail.sim.trace import WHOLE, Job, Machine
 
 _HINT = "the openb trace has it as published"
@@ -48,14 +48,14 @@ def is_node_list(path: Path) -> bool:
     return {"sn", "cpu_milli", "gpu"} <= set(header_of(path))
 
 
-def read_pods(path: Path, skip_bad: bool = False) -> tuple[list[Job], list[str]]:
-    """Jobs sorted by name, as orders count them, and what was wrong with the rows left out."""
+def read_pods(path: Path, skip_bad: bool = False) -> tuple[list[Job], list[Problem]]:
+    """Jobs sorted by name, as orders count them, and what was wrong with the file."""
     jobs, problems = read(path, POD_FIELDS, _job, "pods", skip_bad)
     return sorted(jobs, key=lambda job: job.name), problems
 
 
-def read_nodes(path: Path, skip_bad: bool = False) -> tuple[list[Machine], list[str]]:
-    """Machines sorted by name, as orders count them, and what was wrong with the rows left out."""
+def read_nodes(path: Path, skip_bad: bool = False) -> tuple[list[Machine], list[Problem]]:
+    """Machines sorted by name, as orders count them, and what was wrong with the file."""
     machines, problems = read(path, NODE_FIELDS, _machine, "nodes", skip_bad)
     return sorted(machines, key=lambda machine: machine.name), problems
 

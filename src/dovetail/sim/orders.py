@@ -7,7 +7,6 @@ count jobs and machines sorted by name, however the trace has them.
 from __future__ import annotations
 
 import zlib
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -18,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.sim.chance import Chance
-from dovetail.sim.trace import Job, Machine, Trace, TraceError
+from dovetail.sim.demand import Demand
+from dovetail.sim.pod_names import CopyNames
+from dovetail.sim.trace import WHOLE, Job, Machine, Trace, TraceError
 
 RATIO = 1.3  # of the GPU capacity that pods ask for in the end, as in the paper
 MOST_ARRIVALS = 5_000_000
@@ -38,12 +39,12 @@ class Order:
 
     def jobs(self, trace: Trace) -> Iterator[Job]:
         """In order of arrival. The second arrival of a job is a copy called NAME-copy-2, and so on."""
-        named = sorted(trace.jobs, key=_by_name)
-        seen: Counter[int] = Counter()
+        named, copies = sorted(trace.jobs, key=_by_name), CopyNames(trace.jobs)
+        seen: set[int] = set()
         for index in self.arrivals.tolist():
-            seen[index] += 1
             job = named[index]
-            yield job if seen[index] == 1 else replace(job, name=f"{job.name}-copy-{seen[index]}")
+            yield replace(job, name=copies.next(job)) if index in seen else job
+            seen.add(index)
 
     def machines(self, trace: Trace) -> list[Machine]:
         """In tie-break order."""
@@ -73,6 +74,8 @@ class Orders:
             there = ", ".join(map(str, self.seeds))
             raise TraceError(f"{self.path}: has no order for seed {seed}; there are {there}")
         arrivals = self._indices(f"arrivals_{seed}", len(trace.jobs), "jobs")
+        if not len(arrivals):
+            raise TraceError(f"{self.path}: arrivals_{seed} is empty; somebody has to come")
         nodes = self._indices(f"nodes_{seed}", len(trace.machines), "machines")
         if len(nodes) != len(trace.machines) or len(np.unique(nodes)) != len(nodes):
             raise TraceError(
@@ -129,31 +132,38 @@ def draw_order(trace: Trace, seed: int, ratio: float = RATIO) -> Order:
     chance = Chance(seed)
     jobs = sorted(trace.jobs, key=_by_name)
     cap = ratio * trace.gpu_capacity_milli
-    demand = [job.gpu_demand_milli for job in jobs]
+    asks = Demand(trace.machines)
+    demand = [asks.of(job) for job in jobs]
     arrivals = chance.permutation(len(jobs))
     if sum(demand) < cap:
-        arrivals += _copies(chance, jobs, cap)
+        arrivals += _copies(chance, demand, [asks.share(job) if job.gpus else 0 for job in jobs], cap)
     else:
         _remove(chance, arrivals, demand, cap)
+    if not arrivals:
+        raise TraceError(
+            f"{trace.name}: jobs were removed until they asked for no more than {ratio:g} times the "
+            f"{trace.gpu_capacity_milli // WHOLE:,} GPUs, and none is left: the last asked for more at once; "
+            "raise --ratio, or take a bigger cluster"
+        )
     nodes = chance.permutation(len(trace.machines))
     return Order(seed, np.array(arrivals, np.int64), np.array(nodes, np.int64))
 
 
-def _copies(chance: Chance, jobs: list[Job], cap: float) -> list[int]:
+def _copies(chance: Chance, demand: list[int], of_one_gpu: list[int], cap: float) -> list[int]:
     """Until the next would exceed the cap, counted as the paper's simulator counts: one GPU of it, not all."""
-    demand = sum(job.gpu_demand_milli for job in jobs)
-    if not demand:
-        return []  # nobody asks for GPU compute: no number of copies would
-    expected = (cap - demand) / (demand / len(jobs))
+    total = sum(demand)
+    if not total:
+        return []  # nobody asks for GPUs: no number of copies would
+    expected = (cap - total) / (total / len(demand))
     if expected > MOST_ARRIVALS:
         raise TraceError(f"the jobs ask for so little that {expected:,.0f} copies would be needed; add jobs")
     copies: list[int] = []
     while True:
-        index = chance.below(len(jobs))
-        if demand + (jobs[index].gpu_milli if jobs[index].gpus else 0) > cap:
+        index = chance.below(len(demand))
+        if total + of_one_gpu[index] > cap:
             return copies
         copies.append(index)
-        demand += jobs[index].gpu_demand_milli
+        total += demand[index]
 
 
 def _remove(chance: Chance, arrivals: list[int], demand: list[int], cap: float) -> None:

@@ -6,26 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-from dovetail.model.device import type_matches
-from dovetail.sim.cast import model_name
+from dovetail.model.decision import Share
+from dovetail.policies.cards import part_left
+from dovetail.sim.cast import card_memory, model_name
+from dovetail.sim.demand import Demand, Models
 from dovetail.sim.trace import WHOLE, Job, Machine
-
-Models = tuple[str, ...]  # sorted
-
-
-class Acceptance:
-    """Which of a cluster's models jobs accept, by the engine's rule: `A100` accepts `A100-SXM4-80GB`."""
-
-    def __init__(self, machines: Sequence[Machine]) -> None:
-        self.models: Models = tuple(sorted({model_name(machine) for machine in machines if machine.gpus}))
-        self._known: dict[tuple[str, ...], Models] = {(): self.models}
-
-    def of(self, job: Job) -> Models:
-        known = self._known.get(job.models)
-        if known is None:
-            known = tuple(m for m in self.models if any(type_matches(m, wanted) for wanted in job.models))
-            self._known[job.models] = known
-        return known
 
 
 class Sizes:
@@ -53,23 +38,34 @@ class Pending:
     """What is idle by model, and who waits by the models they accept. Gangs count as one, by the demand of all pods."""
 
     def __init__(self, machines: Sequence[Machine]) -> None:
-        self._acceptance = Acceptance(machines)
-        self.idle: dict[str, int] = dict.fromkeys(self._acceptance.models, 0)  # model -> milli
+        self._demand = Demand(machines)
+        self.idle: dict[str, int] = dict.fromkeys(self._demand.acceptance.models, 0)  # model -> milli
         for machine in machines:
             if machine.gpus:
                 self.idle[model_name(machine)] += machine.gpus * WHOLE
+        self._held: dict[str, tuple[int, int]] = {}  # card -> compute and memory that somebody has
         self._waiting: dict[Models, Sizes] = {}
         self.jobs = 0  # that wait, with those that ask for no GPU
 
     def add(self, job: Job) -> None:
         self.jobs += 1
-        if job.gpu_demand_milli:
-            self._waiting.setdefault(self._acceptance.of(job), Sizes()).add(job.gpu_demand_milli)
+        if demand := self._demand.of(job):
+            self._waiting.setdefault(self._demand.acceptance.of(job), Sizes()).add(demand)
 
     def remove(self, job: Job) -> None:
         self.jobs -= 1
-        if job.gpu_demand_milli:
-            self._waiting[self._acceptance.of(job)].remove(job.gpu_demand_milli)
+        if demand := self._demand.of(job):
+            self._waiting[self._demand.acceptance.of(job)].remove(demand)
+
+    def take(self, machine: Machine, shares: Sequence[Share], sign: int = 1) -> None:
+        """Somebody has these parts of the machine's cards from now on; −1: no longer."""
+        memory, model = card_memory(machine), model_name(machine)
+        for share in shares:
+            compute_held, memory_held = self._held.get(share.uuid, (0, 0))
+            before = part_left(WHOLE, compute_held, memory, memory_held)
+            held = (compute_held + sign * share.compute_milli, memory_held + sign * share.memory_mib)
+            self._held[share.uuid] = held
+            self.idle[model] += part_left(WHOLE, held[0], memory, held[1]) - before
 
     def idle_while_wanted(self) -> int:
         """Milli idle of the models that somebody accepts who asks for no more than these models have idle in total."""

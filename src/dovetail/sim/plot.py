@@ -27,7 +27,7 @@ def write_plot(results: Sequence[Result], path: Path | str) -> None:
         raise CannotPlot(f"{target.name}: a plot is written as .svg or .png")
     found = panels(results)
     if not found:
-        raise CannotPlot("nothing to plot: no result has a curve")
+        raise CannotPlot("nothing to plot: no result has a curve; inflation needs GPUs, time mode jobs that end")
     if kind == ".svg":
         target.write_text(draw_svg(found), encoding="utf-8")
     else:
@@ -57,7 +57,7 @@ def _panel(
     title: str, x_title: str, found: curves.Curves, inks: dict[str, tuple[str, str]], start: float | None = None
 ) -> Panel:
     """From `start` on; from 0 upwards where the whole of it is shown."""
-    first = 0 if start is None else found.x.index(start)
+    first = found.x.index(start) if start in found.x else 0
     lines = [
         Line(name, *inks[name], curve.mean[first:], curve.low[first:], curve.high[first:])
         for name, curve in found.by_policy.items()

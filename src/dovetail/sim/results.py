@@ -38,6 +38,7 @@ class Inflation(msgspec.Struct, frozen=True, kw_only=True, tag_field="mode", tag
     seed: int
     decisions: int
     failed: int  # pods that found no place
+    arrived_pct: float  # of all GPU capacity, what those who came asked for
     seconds: float  # spent deciding
     decisions_per_second: float
     columns: dict[str, Column]  # "0", "1", … "130": by arrived percent
@@ -59,6 +60,13 @@ class Delays(msgspec.Struct, frozen=True, kw_only=True):
     longest: float
     completion_mean: float
     completion_p95: float
+
+
+class Usage(Delays, frozen=True, kw_only=True):
+    """Of the jobs of one tenant, or of one size: also what they were given, by compute."""
+
+    gpu_hours: float
+    gpu_hours_pct: float  # of all GPU-hours of the run
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -84,15 +92,19 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True, tag_field="mode", tag="ti
     never_placed: int
     makespan: float  # seconds from the first arrival to the last end
     delays: Delays
-    by_tenant: dict[str, Delays]
-    by_size: dict[str, Delays]  # "cpu only", "share", "1 GPU", "2-7 GPUs", "8+ GPUs"
+    by_tenant: dict[str, Usage]
+    by_size: dict[str, Usage]  # "cpu only", "share", "1 GPU", "2-7 GPUs", "8+ GPUs"
     hours_capacity: float
     hours_allocated: float
     hours_idle_while_wanted: float
     hours_idle_while_wanted_bound: float  # no scheduler can do better than this
     samples: list[Sample]
-    models: dict[str, ModelUse]  # at the busiest moment
-    map: list[NodeMap]  # likewise
+    nodes_free: int  # at the busiest moment, like all that follows
+    gpus_free: int
+    frag_pct: float  # of all GPU capacity
+    frag_ratio_pct: float  # of the idle GPU capacity
+    models: dict[str, ModelUse]
+    map: list[NodeMap]
 
 
 Result = Inflation | Timed

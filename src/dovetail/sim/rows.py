@@ -46,21 +46,43 @@ class Misfit(ValueError):
         self.field = field
 
 
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a file. A row may have several of them."""
+
+    path: Path
+    line: int
+    message: str
+    costs_row: bool = True  # the row is left out for it; not for a field that nobody knows, which is ignored
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.message}"
+
+
+def rows_left_out(path: Path, problems: Sequence[Problem]) -> int:
+    """Of this file."""
+    return len({problem.line for problem in problems if problem.path == path and problem.costs_row})
+
+
 @dataclass(slots=True)
 class Problems:
     """What is wrong with one file. Without `skip_bad` it ends the reading, with it bad rows are left out."""
 
     path: Path
     skip_bad: bool
-    lines: list[str] = field(default_factory=list)
+    found: list[Problem] = field(default_factory=list)
 
-    def add(self, line: int, message: str) -> None:
-        self.lines.append(f"{self.path}:{line}: {message}")
-        if not self.skip_bad and len(self.lines) >= MOST_PROBLEMS:
+    def add(self, line: int, message: str, costs_row: bool = True) -> None:
+        self.found.append(Problem(self.path, line, message, costs_row))
+        if not self.skip_bad and len(self.found) >= MOST_PROBLEMS:
             raise TraceError(*self.lines, f"{self.path}: {MOST_PROBLEMS} problems so far; the rest was not read")
 
+    @property
+    def lines(self) -> list[str]:
+        return [str(problem) for problem in self.found]
+
     def stop_if_any(self) -> None:
-        if self.lines and not self.skip_bad:
+        if self.found and not self.skip_bad:
             raise TraceError(*self.lines)
 
 
@@ -88,8 +110,8 @@ def header_of(path: Path) -> tuple[str, ...]:
 
 def read(
     path: Path, fields: Sequence[Field], build: Build[Record], what: str, skip_bad: bool
-) -> tuple[list[Record], list[str]]:
-    """The records of a file in its order, and what was wrong with the rows left out. `what` names them in errors."""
+) -> tuple[list[Record], list[Problem]]:
+    """The records of a file in its order, and what was wrong with it. `what` names them in errors."""
     problems = Problems(path, skip_bad)
     records: list[Record] = []
     first_lines: dict[str, int] = {}  # name -> where it was first used
@@ -112,7 +134,7 @@ def read(
     problems.stop_if_any()
     if not records:
         raise TraceError(f"{path}: holds no {what}; it needs at least one", *problems.lines[:MOST_PROBLEMS])
-    return records, problems.lines
+    return records, problems.found
 
 
 def _checked(row: Values, fields: Sequence[Field], line: int, problems: Problems) -> Values | None:
@@ -195,7 +217,7 @@ def _columns(cells: list[str], fields: Sequence[Field], number: int, problems: P
         raise TraceError(f"{place}: the header has {shown(twice)} twice; rename or remove one")
     for name in columns:
         if name not in known:
-            problems.add(number, _unknown(name, known))
+            problems.add(number, _unknown(name, known), costs_row=False)
     return columns
 
 
@@ -217,7 +239,7 @@ def _json_rows(lines: list[str], fields: Sequence[Field], problems: Problems) ->
         for name in row:
             if name not in known and name not in complained:
                 complained.add(name)
-                problems.add(number, _unknown(name, known))
+                problems.add(number, _unknown(name, known), costs_row=False)
         yield number, row
 
 

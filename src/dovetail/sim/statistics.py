@@ -45,7 +45,7 @@ class Measure(Generic[R]):
 
     key: str
     title: str
-    unit: str  # "%" of all GPU capacity, "s", or what is counted
+    unit: str  # "%", of all GPU capacity unless the title says otherwise, "s", or what is counted
     better: Better
     of: Callable[[R], float | None]
 
@@ -90,12 +90,12 @@ class Comparison(Generic[R]):
 
 
 def column_at(result: Inflation, arrived: int) -> Column | None:
-    return result.columns.get(str(arrived))
+    """None where not so many percent arrived: columns go on after the last arrival, in which nothing changes."""
+    return result.columns.get(str(arrived)) if round(result.arrived_pct) >= arrived else None
 
 
 def last_column(result: Inflation) -> Column | None:
-    arrived = max((int(key) for key in result.columns), default=None)
-    return None if arrived is None else column_at(result, arrived)
+    return column_at(result, round(result.arrived_pct))
 
 
 def utilisation_pct(result: Timed) -> float | None:
@@ -119,6 +119,10 @@ def _fragmented(column: Column | None) -> float | None:
     return None if column is None else column.frag_pct
 
 
+def _fragmented_of_idle(column: Column | None) -> float | None:
+    return None if column is None else column.frag_ratio_pct
+
+
 ALLOCATED: Measure[Inflation] = Measure(
     "allocated_end", "GPU capacity placed", "%", Better.MORE, lambda run: _allocated(last_column(run))
 )
@@ -139,6 +143,13 @@ INFLATION_MEASURES: tuple[Measure[Inflation], ...] = (
     ),
     ALLOCATED,
     FRAGMENTED,
+    Measure(
+        "frag_ratio_end",
+        "Of the idle GPU capacity, fragmented",
+        "%",
+        Better.NEITHER,  # who places more leaves less idle, and more of that in pieces
+        lambda run: _fragmented_of_idle(last_column(run)),
+    ),
     FAILED,
     GPUS_FREE,
     Measure("nodes_free", "Nodes free", "nodes", Better.NEITHER, lambda run: run.nodes_free),
@@ -169,6 +180,27 @@ TIME_MEASURES: tuple[Measure[Timed], ...] = (
         "completion_mean", "Mean time from arrival to end", "s", Better.LESS, lambda run: run.delays.completion_mean
     ),
     MAKESPAN,
+    # Policies are busiest at different moments, under different loads: none of these is better by itself.
+    Measure(
+        "frag_busiest",
+        "GPU capacity fragmented at the busiest moment",
+        "%",
+        Better.NEITHER,
+        lambda run: run.frag_pct,
+    ),
+    Measure(
+        "frag_ratio_busiest",
+        "Of the idle GPU capacity, fragmented at the busiest moment",
+        "%",
+        Better.NEITHER,
+        lambda run: run.frag_ratio_pct,
+    ),
+    Measure(
+        "gpus_free_busiest", "Whole GPUs free at the busiest moment", "GPUs", Better.NEITHER, lambda run: run.gpus_free
+    ),
+    Measure(
+        "nodes_free_busiest", "Nodes free at the busiest moment", "nodes", Better.NEITHER, lambda run: run.nodes_free
+    ),
 )
 
 

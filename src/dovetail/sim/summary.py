@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from dovetail.sim.demand import Demand
 from dovetail.sim.trace import WHOLE, Job, Trace
 
 SIZES = ("cpu only", "share", "1 GPU", "2-7 GPUs", "8+ GPUs")
@@ -37,7 +38,8 @@ def size_of(job: Job) -> str:
 
 def summarise(trace: Trace) -> Summary:
     gpus = sum(machine.gpus for machine in trace.machines)
-    gpu_hours = sum(job.gpu_demand_milli * (job.duration or 0.0) for job in trace.jobs) / WHOLE / 3600
+    demand = Demand(trace.machines)
+    gpu_hours = sum(demand.of(job) * (job.duration or 0.0) for job in trace.jobs) / WHOLE / 3600
     hours = max((job.arrival for job in trace.jobs), default=0.0) / 3600
     counts = Counter(size_of(job) for job in trace.jobs)
     tenants = Counter(job.tenant for job in trace.jobs)

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.decision import Decision
-from dovetail.model.events import Bind, Event, GroupArrived, PodBound, PodGone
+from dovetail.model.events import Bind, Event, GroupArrived, PodBound, PodsGone
 from dovetail.model.order import natural
-from dovetail.model.pod import POD_GROUP, Group, Pod
+from dovetail.model.pod import Group, Pod
 from dovetail.sim import cast, measures
 from dovetail.sim.measures import Life, Steps
 from dovetail.sim.pending import Pending
@@ -28,7 +28,8 @@ Progress = Callable[[int], None]
 
 
 class Entry(NamedTuple):
-    """A line of the log. GPU-time given is the sum of (end − start) × len(gpus) × milli over pods."""
+    """A line of the log. What a GPU gives at a moment is the larger of the sums of `milli` and of `memory_mib`, each
+    as a part of the card, over the pods that are on it then."""
 
     at: float
     what: str  # "start", "end", or "refused" and then nothing but the job
@@ -37,6 +38,7 @@ class Entry(NamedTuple):
     node: str = ""  # the machine's name
     gpus: tuple[int, ...] = ()
     milli: int = 0  # of each of these GPUs
+    memory_mib: int = 0  # likewise
 
 
 def replay(
@@ -78,15 +80,14 @@ class Players:
         self.jobs = trace.jobs
         self._templates, kinds = cast.cast(trace.jobs, profile_of(policy))
         self.kinds: list[int] = kinds.tolist()
-        self.job_of = {uid: n for n, job in enumerate(self.jobs) for uid in uids(job)}
+        self.job_of = {uid: n for n, job in enumerate(self.jobs) for uid in cast.uids(job)}
         if len(self.job_of) != sum(job.pods for job in self.jobs):
             raise TraceError(f"{trace.name}: names of jobs, or of pods of gangs (JOB.0, JOB.1, …), are not distinct")
 
     def group(self, n: int) -> Group:
         job, template = self.jobs[n], self._templates[self.kinds[n]]
-        pods = tuple(replace(template, name=uid, uid=uid, created=job.arrival) for uid in uids(job))
-        name = pods[0].key if job.pods == 1 else f"{POD_GROUP}{cast.NAMESPACE}/{job.name}"
-        return Group(name, pods, minimum=job.pods)
+        pods = [replace(template, name=uid, uid=uid, created=job.arrival) for uid in cast.uids(job)]
+        return cast.group_of(job, pods)
 
     def by_arrival(self) -> list[int]:
         """Who arrives together does so in the order of the queue, however the trace has them."""
@@ -96,10 +97,6 @@ class Players:
             return (job.arrival, -job.priority, natural(job.name))
 
         return sorted(range(len(self.jobs)), key=key)
-
-
-def uids(job: Job) -> list[str]:
-    return [job.name] if job.pods == 1 else [f"{job.name}.{n}" for n in range(job.pods)]
 
 
 def _hopeless(players: Players, empty: Scheduler) -> set[int]:
@@ -148,7 +145,7 @@ class Play:
         for n in arriving:
             at = self.players.jobs[n].arrival
             while self._leaving and self._leaving[0][0] <= at:
-                self._leave(*heappop(self._leaving))
+                self._next_leave()
             self._tick(at)
             self._arrive(n)
         while self._go_on():
@@ -160,11 +157,10 @@ class Play:
     def _go_on(self) -> bool:
         """After the last arrival. Jobs without an end leave when all that have one did; then others may start."""
         if self._leaving:
-            self._leave(*heappop(self._leaving))
+            self._next_leave()
         elif self._staying:
             staying, self._staying = self._staying, []
-            for n in staying:
-                self._leave(self.now, n)
+            self._leave(self.now, staying)
         elif len(self.scheduler.waiting):
             self._give_up(min(self.scheduler.waiting, key=lambda group: group.order))
         else:
@@ -186,16 +182,27 @@ class Play:
         self.pending.add(job)
         self._handle(GroupArrived(self.now, self.players.group(n)))
 
-    def _leave(self, at: float, n: int) -> None:
+    def _next_leave(self) -> None:
+        """All whose time is up at the same moment: who waits is offered what they leave together."""
+        at, first = heappop(self._leaving)
+        together = [first]
+        while self._leaving and self._leaving[0][0] == at:
+            together.append(heappop(self._leaving)[1])
+        self._leave(at, together)
+
+    def _leave(self, at: float, together: Sequence[int]) -> None:
         self._tick(at)
+        gone = tuple(uid for n in together for uid in self._end(n))
+        self._handle(PodsGone(self.now, gone))
+
+    def _end(self, n: int) -> list[str]:
         job, life = self.players.jobs[n], self.lives[n]
         life.end = self.now
         for entry in self._entries("end", job, life.places):
             self._note(entry)
-        self._change_idle(job, life.places, 1)
-        for decision in life.places:
-            self._handle(PodGone(self.now, decision.uid))
+        self._take(job, life.places, -1)
         self._count_end()
+        return [decision.uid for decision in life.places]
 
     def _give_up(self, group: Group) -> None:
         """The cluster is empty and still did not take it: a gang that the policy now and then places badly."""
@@ -203,8 +210,7 @@ class Play:
         self._note(Entry(self.now, "refused", job.name))
         self.pending.remove(job)
         self._count_end()
-        for pod in group.pods:
-            self._handle(PodGone(self.now, pod.uid))
+        self._handle(PodsGone(self.now, tuple(pod.uid for pod in group.pods)))
 
     def _handle(self, event: Event) -> None:
         started = perf_counter()
@@ -226,7 +232,7 @@ class Play:
             return
         life.start = self.now
         self.pending.remove(job)
-        self._change_idle(job, life.places, -1)
+        self._take(job, life.places, 1)
         for entry in self._entries("start", job, life.places):
             self._note(entry)
         if job.duration is None:
@@ -234,18 +240,18 @@ class Play:
         else:
             heappush(self._leaving, (self.now + job.duration, n))
 
-    def _change_idle(self, job: Job, places: Sequence[Decision], sign: int) -> None:
+    def _take(self, job: Job, places: Sequence[Decision], sign: int) -> None:
         if job.gpus:
             for decision in places:
-                model = cast.model_name(self._machine_of[str(decision.node)])
-                self.pending.idle[model] += sign * job.gpus * job.gpu_milli
+                self.pending.take(self._machine_of[str(decision.node)], decision.shares, sign)
 
     def _entries(self, what: str, job: Job, places: Sequence[Decision]) -> Iterator[Entry]:
         if self.log is not None:
             for decision in places:
-                gpus = tuple(measures.gpu_index(share) for share in decision.shares)
+                gpus = tuple(map(cast.card_index, decision.shares))
                 machine = self._machine_of[str(decision.node)]
-                yield Entry(self.now, what, job.name, decision.uid, machine.name, gpus, job.gpu_milli)
+                memory = decision.shares[0].memory_mib if gpus else 0
+                yield Entry(self.now, what, job.name, decision.uid, machine.name, gpus, job.gpu_milli, memory)
 
     def _note(self, entry: Entry) -> None:
         if self.log is not None:

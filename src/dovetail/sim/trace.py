@@ -38,7 +38,7 @@ class Job:
 
     @property
     def gpu_demand_milli(self) -> int:
-        """Of all its pods; a claim on GPU memory only is none on compute."""
+        """Compute, of all its pods; with memory, `demand.Demand`."""
         return self.pods * self.gpus * self.gpu_milli
 
 

@@ -14,8 +14,8 @@ from heapq import heappop, heappush
 import numpy as np
 
 from dovetail.engine.state import Floats
-from dovetail.sim.cast import model_name
-from dovetail.sim.pending import Acceptance
+from dovetail.sim.cast import card_memory, model_name
+from dovetail.sim.demand import Acceptance
 from dovetail.sim.trace import WHOLE, Job, Machine
 
 Amounts = tuple[int, int, int]  # GPU milli, CPU milli, MiB
@@ -24,7 +24,7 @@ Amounts = tuple[int, int, int]  # GPU milli, CPU milli, MiB
 def unavoidable(machines: Sequence[Machine], jobs: Sequence[Job]) -> float:
     """Milli of GPUs × seconds. `jobs` are those that run at some time."""
     acceptance = Acceptance(machines)
-    asking = [(acceptance.of(job), job) for job in jobs if job.gpu_demand_milli]
+    asking = [(acceptance.of(job), job) for job in jobs if job.gpus and (job.gpu_milli or job.gpu_memory_mib)]
     if not asking:
         return 0.0
     last = max(job.arrival for job in jobs)
@@ -33,8 +33,17 @@ def unavoidable(machines: Sequence[Machine], jobs: Sequence[Job]) -> float:
     for models in sorted({models for models, _ in asking}):
         here = [machine for machine in machines if machine.gpus and model_name(machine) in models]
         some = [(own == models, job) for own, job in asking if not set(own).isdisjoint(models)]
+        if any(_leads_by_memory(job, here) for _, job in some):
+            continue  # with one that leads by compute it shares a card in ways that sums of shares do not bound
         np.maximum(most, _forced(here, some, times, last), out=most)
     return float(np.dot(most[:-1], np.diff(times)))
+
+
+def _leads_by_memory(job: Job, machines: Sequence[Machine]) -> bool:
+    """It may take more of a card's memory than of its compute."""
+    if job.gpu_milli >= WHOLE or not job.gpu_memory_mib:
+        return False
+    return -(-job.gpu_memory_mib * WHOLE // min(map(card_memory, machines))) > job.gpu_milli
 
 
 def _gone(job: Job, last: float) -> float:

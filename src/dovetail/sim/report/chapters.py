@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from dovetail.sim.report.headline import inflation_sentence, leader, time_senten
 from dovetail.sim.report.markup import Html, join, tag
 from dovetail.sim.report.tables import Bar, Colours
 from dovetail.sim.report.words import SPACE, amount, count, decimals, seeds_of
-from dovetail.sim.results import Delays, Inflation, Timed
+from dovetail.sim.results import Inflation, Timed, Usage
 from dovetail.sim.statistics import (
     ALLOCATED,
     DELAY,
@@ -71,6 +71,7 @@ def inflation_chapter(study: Study[Inflation], colours: Colours, at: int) -> Cha
         "allocated": curve_data(curves.allocated_by_arrived(study)),
         "gained": curve_data(curves.gained_by_arrived(study)),
         "fragmented": curve_data(curves.fragmented_by_arrived(study)),
+        "fragmented_of_idle": curve_data(curves.fragmented_of_idle_by_arrived(study)),
     }
     return Chapter(study.trace, html, data)
 
@@ -93,6 +94,7 @@ def time_chapter(study: Study[Timed], colours: Colours, at: int) -> Chapter:
         ),
         _differences(study, list(compared.values()), colours),
         _delays(study, colours),
+        _hours(study, colours),
         _packing(study, colours, "at the busiest moment"),
         _maps(study, at, colours, "at the busiest moment"),
     )
@@ -192,38 +194,65 @@ def _tally(bands: Mapping[str, Sequence[int]]) -> str:
     return f"{full:,} full · {sum(part):,} in part · {empty:,} empty"
 
 
-# --- delays, of time mode only ----------------------------------------------------------------------------------------
+# --- by size and by tenant, of time mode only -------------------------------------------------------------------------
 
 
 def _delays(study: Study[Timed], colours: Colours) -> Html:
+    note = "Mean wait from arrival to start and, small, the wait that 95 % of the jobs stay below. Mean over seeds."
+    wait = Figures(lambda usage: usage.mean, lambda usage: usage.p95, "s", "s")
+    return _section("Who waits how long", note, *_by_size_and_tenant("Wait", wait, study, colours))
+
+
+def _hours(study: Study[Timed], colours: Colours) -> Html:
+    note = (
+        "GPU-hours that jobs were given, by compute and, small, their percent of all GPU-hours of the run. "
+        "Mean over seeds."
+    )
+    hours = Figures(lambda usage: usage.gpu_hours, lambda usage: usage.gpu_hours_pct, "GPU-hours", "%")
+    return _section("Who has the GPUs", note, *_by_size_and_tenant("GPU-hours", hours, study, colours))
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a cell shows of some of the jobs: a number that colours it in, and a small one."""
+
+    main: Callable[[Usage], float]
+    small: Callable[[Usage], float]
+    main_unit: str
+    small_unit: str
+
+
+def _by_size_and_tenant(what: str, figures: Figures, study: Study[Timed], colours: Colours) -> list[Html]:
     first = study.first
     tenants = sorted(first.by_tenant, key=lambda name: (-first.by_tenant[name].jobs, name))
     sizes = {policy: [run.by_size for run in runs.values()] for policy, runs in study.runs.items()}
     owners = {policy: [run.by_tenant for run in runs.values()] for policy, runs in study.runs.items()}
-    parts = [_delay_table("Wait by size of the job", "Size", list(first.by_size), sizes, colours)]
+    parts = [_usage_table((f"{what} by size of the job", "Size"), list(first.by_size), sizes, figures, colours)]
     if any(tenants):  # somebody has a name
-        parts.append(_delay_table("Wait by tenant", "Tenant", tenants[:MOST_TENANTS], owners, colours))
+        shown = tenants[:MOST_TENANTS]
+        parts.append(_usage_table((f"{what} by tenant", "Tenant"), shown, owners, figures, colours))
         parts.append(tables.omitted(len(tenants) - MOST_TENANTS, "tenant"))
-    note = "Mean wait from arrival to start and, small, the wait that 95 % of the jobs stay below. Mean over seeds."
-    return _section("Who waits how long", note, *parts)
+    return parts
 
 
-def _delay_table(
-    caption: str,
-    corner: str,
+def _usage_table(
+    titles: tuple[str, str],  # caption, corner
     names: Sequence[str],
-    found: Mapping[str, Sequence[Mapping[str, Delays]]],  # policy -> per seed: name -> delays
+    found: Mapping[str, Sequence[Mapping[str, Usage]]],  # policy -> per seed: name -> usage
+    figures: Figures,
     colours: Colours,
 ) -> Html:
     rows = []
     for name in names:
         of_policy = [[by_name[name] for by_name in runs if name in by_name] for runs in found.values()]
-        waits = [mean([delays.mean for delays in runs]) if runs else 0.0 for runs in of_policy]
-        tails = [mean([delays.p95 for delays in runs]) if runs else 0.0 for runs in of_policy]
-        most = max(waits) or 1.0
+        main = [mean([figures.main(usage) for usage in runs]) if runs else 0.0 for runs in of_policy]
+        small = [mean([figures.small(usage) for usage in runs]) if runs else 0.0 for runs in of_policy]
+        most = max(main) or 1.0
         cells = [
-            tables.filled(amount(wait, "s", most), amount(tail, "s", max(tails)), 100 * wait / most)
-            for wait, tail in zip(waits, tails, strict=True)
+            tables.filled(
+                amount(value, figures.main_unit, most), amount(note, figures.small_unit, max(small)), 100 * value / most
+            )
+            for value, note in zip(main, small, strict=True)
         ]
         rows.append((name or "–", cells))
-    return tables.by_policy(caption, corner, list(found), rows, colours)
+    return tables.by_policy(*titles, list(found), rows, colours)

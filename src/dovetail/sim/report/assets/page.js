@@ -29,6 +29,10 @@ function chartSpec(results, chapter, key) {
       band: several ? "percentage points · band: 95 % interval of the mean" : "percentage points",
     });
   }
+  if (key === "fragmented") {
+    views[0].name = "of all GPU capacity";
+    views.push({ ...views[0], name: "of what is idle", lines: lines(chapter.curves.fragmented_of_idle) });
+  }
   const byTime = chapter.mode === "time";
   return {
     label, views, names: chapter.policies.map((name) => ({ ...ink(name), title: legendTitle(chapter, name) })),

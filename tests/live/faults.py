@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import TracebackType
+from typing import Self
 
 from tests.live.assigned import Use, cards, faults, holds, over, uses, wrongly_pending
 from tests.live.dovetail_process import Dovetail
@@ -36,22 +37,17 @@ def mixed(dice: random.Random, name: str) -> Object:
     return pod(name, gpu_limits(1, memory=dice.randrange(1000, 6000), cores=dice.randrange(10, 40)))
 
 
-class Witness:
-    """Follows the pods' watch from the first change to the last: a card given twice for a moment only is seen, too.
+class Alongside:
+    """Works in a thread as long as the block runs: `with Witness(api) as witness: …`"""
 
-    `with Witness(api) as witness: …`, then `witness.wrong`. Registers are those of the beginning.
-    """
-
-    def __init__(self, api: Client) -> None:
-        self._api, self._cards = api, cards(api)
-        self._use: dict[str, dict[str, Use]] = defaultdict(dict)  # card -> by uid
-        self._held: dict[str, dict[str, Use]] = {}  # uid -> by card
-        self.wrong: list[str] = []
-        self.bound: dict[str, str] = {}  # uid -> node, of everybody who ever had one
+    def __init__(self) -> None:
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Witness:
+    def _run(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -61,7 +57,22 @@ class Witness:
         self._stop.set()
         self._thread.join(60)
 
-    def _follow(self) -> None:
+
+class Witness(Alongside):
+    """Follows the pods' watch from the first change to the last: a card given twice for a moment only is seen, too.
+
+    Afterwards `witness.wrong`. Registers are those of the beginning.
+    """
+
+    def __init__(self, api: Client) -> None:
+        super().__init__()
+        self._api, self._cards = api, cards(api)
+        self._use: dict[str, dict[str, Use]] = defaultdict(dict)  # card -> by uid
+        self._held: dict[str, dict[str, Use]] = {}  # uid -> by card
+        self.wrong: list[str] = []
+        self.bound: dict[str, str] = {}  # uid -> node, of everybody who ever had one
+
+    def _run(self) -> None:
         version = ""
         while True:
             last = self._stop.is_set()
@@ -107,28 +118,14 @@ class Witness:
             del self._use[uuid][uid]
 
 
-class Tenants:
-    """Make pods one after the other, and take every second one away again some time later; all by the dice.
-
-    `with Tenants(…) as tenants: …`; they stop with the block.
-    """
+class Tenants(Alongside):
+    """Make pods one after the other, and take every second one away again some time later; all by the dice."""
 
     def __init__(self, api: Client, seed: int, count: int, seconds: float) -> None:
+        super().__init__()
         self._api, self._dice, self._count, self._pause = api, random.Random(seed), count, seconds / count
         self.made = self.left = 0
         self.error: BaseException | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Tenants:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join(60)
 
     def working(self) -> bool:
         return self._thread.is_alive()

@@ -14,7 +14,6 @@ from dovetail.model.decision import Decision, Share
 from dovetail.policies.cards import part_left
 from dovetail.policies.outlook import TOTAL
 from dovetail.sim import cast, fragments
-from dovetail.sim.gpu_models import UNKNOWN_MEMORY_MIB
 from dovetail.sim.pending import Pending
 from dovetail.sim.results import Delays, ModelUse, NodeMap, Sample, Usage
 from dovetail.sim.stage import stage
@@ -54,7 +53,7 @@ class Load:
         self.pods += 1
         self.cpu_milli += job.cpu_milli
         for share in shares:
-            gpu = gpu_index(share)
+            gpu = cast.card_index(share)
             self.compute[gpu] += share.compute_milli
             self.memory[gpu] += share.memory_mib
             self.held[gpu] += 1
@@ -62,8 +61,9 @@ class Load:
     @property
     def taken(self) -> list[int]:
         """Milli of each GPU: of its compute or of its memory, whichever is more."""
-        size = self.machine.gpu_memory_mib or UNKNOWN_MEMORY_MIB
-        return [max(milli, -(-mib * WHOLE // size)) for milli, mib in zip(self.compute, self.memory, strict=True)]
+        memory = cast.card_memory(self.machine)
+        held = zip(self.compute, self.memory, strict=True)
+        return [WHOLE - part_left(WHOLE, milli, memory, mib) for milli, mib in held]
 
     @property
     def gpus_free(self) -> int:
@@ -256,8 +256,3 @@ def _models(loads: Iterable[Load]) -> dict[str, ModelUse]:
 def _use(loads: Sequence[Load]) -> ModelUse:
     gpus, taken = sum(load.machine.gpus for load in loads), sum(sum(load.taken) for load in loads)
     return ModelUse(gpus, round(100 * taken / (WHOLE * gpus), 2), sum(load.gpus_free for load in loads))
-
-
-def gpu_index(share: Share) -> int:
-    """Which GPU of its node: `cast` puts it at the end of the UUID."""
-    return int(share.uuid.rpartition("/")[2])

@@ -17,6 +17,7 @@ import sys
 import time
 from typing import Any
 
+from dovetail.cli.logs import Logger
 from dovetail.kube import objects
 from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api
@@ -111,7 +112,7 @@ async def measure(url: str, events: int) -> dict[str, Any]:
 
     async with Api(Credentials(Connection(url, "bench", insecure=True))) as api:
         marks.append((time.perf_counter(), time.process_time()))
-        task = asyncio.create_task(Reflector(api, PATH, objects.Pod, deliver, report=print).run())
+        task = asyncio.create_task(Reflector(api, PATH, objects.Pod, deliver, report=Logger()).run())
         await done.wait()
         task.cancel()
     (_, start), (listed_wall, listed), (end_wall, end) = marks

@@ -16,7 +16,7 @@ import click
 from dovetail.cli.progress import Countdown, progress
 from dovetail.cli.table import render
 from dovetail.sim.published import POLICIES, experiments
-from dovetail.sim.repro import END, FGD, FULL, RANDOM, Found, Gap, random_gaps, reproduce, verdict
+from dovetail.sim.repro import END, FGD, FULL, RANDOM, Gap, ReproFindings, random_gaps, reproduce, verdict
 from dovetail.sim.trace import TraceError
 
 
@@ -69,7 +69,7 @@ def random_table(gaps: Sequence[Gap]) -> str:
     return render(("POLICY", "TRACE", "MEAN AT 100 %", "MEAN END"), rows, right=(2, 3))
 
 
-def snug_table(found: Found, gains: dict[str, dict[str, dict[str, object]]]) -> str:
+def snug_table(found: ReproFindings, gains: dict[str, dict[str, dict[str, object]]]) -> str:
     """Mean gain over fgd in points, when 100 % had arrived and in the end."""
     columns = [(how, f"at_{at}") for how in gains for at in (FULL, END)]
     traces = list(dict.fromkeys(trace for trace, _ in found.fgd))

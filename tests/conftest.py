@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import properties
+
+__all__ = ["properties"]  # loads the profile of property tests
+
 
 @pytest.fixture(scope="session")
 def examples() -> Path:

@@ -11,20 +11,27 @@ import pytest
 ROOT = Path(__file__).parent.parent / "src" / "dovetail"
 
 # folder -> what it may know. Files at the top count as folders of their own: `config.py` stands beside cli, and
-# `kernel_cache.py` says where compiled kernels are kept, which the engine must not know.
+# `kernel_cache.py` says where compiled kernels are kept, which the engine must not know; `files.py` says how files of
+# other people are opened, `own_folder.py` whether a folder is ours alone.
+DECIDING = frozenset({"engine", "policies", "model"})
+OUTSIDE = frozenset({"files", "own_folder", "kernel_cache"})  # of the layers: they touch the disk and decide nothing
 MAY_KNOW: dict[str, frozenset[str]] = {
     "model": frozenset(),
     "policies": frozenset({"model"}),
     "engine": frozenset({"policies", "model"}),
-    "kernel_cache": frozenset(),
-    "sim": frozenset({"kernel_cache", "engine", "policies", "model"}),
-    "kube": frozenset({"kernel_cache", "engine", "policies", "model"}),
-    "node": frozenset({"engine", "policies", "model"}),
-    "web": frozenset({"sim", "kube", "node", "kernel_cache", "engine", "policies", "model"}),
-    "config": frozenset({"engine", "policies", "model"}),
-    "cli": frozenset({"config", "web", "sim", "kube", "node", "kernel_cache", "engine", "policies", "model"}),
+    "whatif": DECIDING,
+    "files": frozenset(),
+    "own_folder": frozenset(),
+    "kernel_cache": frozenset({"own_folder"}),
+    "sim": DECIDING | OUTSIDE | {"whatif"},
+    "kube": DECIDING | OUTSIDE | {"whatif"},
+    "node": DECIDING | {"whatif"},
+    "web": DECIDING | OUTSIDE | {"whatif", "sim", "kube", "node"},
+    "config": DECIDING | {"files"},
+    "__main__": frozenset({"cli"}),
+    "cli": DECIDING | OUTSIDE | {"whatif", "sim", "kube", "node", "web", "config"},
 }
-PURE = ("model", "policies", "engine")
+PURE = ("model", "policies", "engine", "whatif")
 CLOCK_CHANCE_AND_IO = (
     "time datetime random secrets uuid os sys io socket ssl threading multiprocessing concurrent asyncio signal "
     "logging json http urllib subprocess pathlib shutil tempfile yaml click"
@@ -86,6 +93,9 @@ def test_imports_point_one_way(path: Path) -> None:
         ("model", "from dovetail.engine import ledger"),
         ("policies", "import dovetail.engine.scheduler"),
         ("engine", "from dovetail import kube"),
+        ("engine", "from dovetail.whatif import plan"),
+        ("whatif", "from dovetail.kube.problems import Problem"),
+        ("whatif", "import time"),
         ("kube", "from dovetail.sim import replay"),
         ("sim", "from dovetail.node import agent"),
         ("node", "from dovetail.kube import documents"),

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from dovetail.model.pod import PREFERENCE_WEIGHTS
+from dovetail import files
+from dovetail.model.pod import CPU_PROFILE, PREFERENCE_WEIGHTS
 
 API_VERSION = "dovetail.dev/v1"
 KIND = "Config"
@@ -32,6 +33,15 @@ class PreferenceWeights(msgspec.Struct, frozen=True, rename="camel", forbid_unkn
     images: int = PREFERENCE_WEIGHTS.images
 
 
+class CpuProfile(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """How pods that ask for no device are placed."""
+
+    node_policy: str = CPU_PROFILE.node
+    preference_weights: PreferenceWeights = PreferenceWeights()
+    policy_weight: int = CPU_PROFILE.policy_weight
+    default_spread: bool = CPU_PROFILE.default_spread
+
+
 class SchedulerProfile(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """How pods of one schedulerName are placed, where they say nothing themselves."""
 
@@ -39,6 +49,14 @@ class SchedulerProfile(msgspec.Struct, frozen=True, rename="camel", forbid_unkno
     gpu_policy: str | None = None
     preference_weights: PreferenceWeights = PreferenceWeights()
     policy_weight: int = 0  # 0: preferences first, the policy decides among the best; else the policy is one of them
+    default_spread: bool = False  # pods of one Service or controller apart, as kube-scheduler does by default
+    without_devices: CpuProfile | None = None  # None: that of the whole configuration
+
+
+class Gangs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Pods that name a PodGroup."""
+
+    unknown_group: Literal["wait", "alone"] | None = None  # where it is not known; None: wait
 
 
 class Config(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
@@ -48,9 +66,12 @@ class Config(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
     kind: str
     node_policy: str | None = None
     gpu_policy: str | None = None
+    without_devices: CpuProfile = CpuProfile()
+    allowed_policies: list[str] | None = None  # that pods may name; None: all
     policy_arguments: dict[str, dict[str, Any]] = {}  # policy name -> its arguments
     schedulers: dict[str, SchedulerProfile] = {}  # schedulerName -> profile, for `dovetail scheduler`
     device_config: str | None = None  # HAMi's device-config.yaml, relative to this file
+    gangs: Gangs = Gangs()
 
 
 DEFAULT = Config(api_version=API_VERSION, kind=KIND)
@@ -73,12 +94,11 @@ def _parse(path: Path) -> object:
 
     loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        with path.open("rb") as file:
-            raw = file.read(LARGEST_FILE + 1)
+        raw = files.read_input(path, LARGEST_FILE)
+    except files.TooLarge as error:
+        raise ConfigError(f"{path}: larger than {LARGEST_FILE} bytes, which no configuration is") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot read it: {error.strerror or error}") from error
-    if len(raw) > LARGEST_FILE:
-        raise ConfigError(f"{path}: larger than {LARGEST_FILE} bytes, which no configuration is")
     try:
         return yaml.load(raw, Loader=loader)
     except yaml.MarkedYAMLError as error:

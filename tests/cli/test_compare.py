@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.cli.compare import _sources
+from dovetail.cli.main import _run as run_main
 from dovetail.cli.sim_options import parse_policies, parse_seeds
 from tests.cli.conftest import Run
 
@@ -212,3 +215,16 @@ def test_a_pattern_names_the_order_of_every_trace() -> None:
         (Path("a"), nodes, Path("1")),
         (Path("b"), Path("m"), Path("2")),
     ]
+
+
+def test_the_report_says_how_it_was_made(tmp_path: Path) -> None:
+    report = tmp_path / "with space.html"
+    arguments = ["compare", *map(str, SMALL), "--seeds", "1-2", "--report", str(report)]
+    assert run_main(arguments) == 0
+    text = report.read_text(encoding="utf-8")
+    data = json.loads(re.findall(r'(?s)<script type="application/json" id="results">(.*?)</script>', text)[0])
+    assert data["command"] == shlex.join(["dovetail", *arguments])
+    assert re.fullmatch(r"20\d\d-\d\d-\d\d \d\d:\d\d UTC", data["date"])
+    assert data["settings"]["--seeds"] == "1-2"
+    assert data["settings"]["--ratio"] == "1.3"  # a default
+    assert "--report" not in data["settings"]

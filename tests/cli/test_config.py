@@ -7,6 +7,11 @@ from pathlib import Path
 import pytest
 
 from dovetail import config
+from dovetail.cli.errors import Refused
+from dovetail.cli.options import Asked
+from dovetail.cli.settings import scheduler_profiles, settle
+from dovetail.kube.problems import Problems
+from dovetail.model.pod import Profile
 
 HEAD = "apiVersion: dovetail.dev/v1\nkind: Config\n"
 
@@ -40,7 +45,7 @@ def test_an_absolute_device_config_stays(tmp_path: Path) -> None:
 
 
 def test_the_example_loads(examples: Path) -> None:
-    assert config.load(examples / "koordinator" / "dovetail.yaml").node_policy == "fit-plus"
+    assert config.load(examples / "koordinator" / "config" / "dovetail.yaml").node_policy == "fit-plus"
 
 
 @pytest.mark.parametrize(
@@ -71,3 +76,33 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, says: str) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(config.ConfigError, match=r"nowhere\.yaml: cannot read it: No such file"):
         config.load(tmp_path / "nowhere.yaml")
+
+
+def test_pods_without_devices_are_configured_for_all_and_by_scheduler_name(tmp_path: Path) -> None:
+    path = tmp_path / "dovetail.yaml"
+    text = HEAD + (
+        "withoutDevices: {nodePolicy: most-allocated, defaultSpread: false}\n"
+        "schedulers:\n  plain: {defaultSpread: true}\n  own: {withoutDevices: {policyWeight: 2}}\n"
+    )
+    path.write_text(text, encoding="utf-8")
+    loaded, settings = settle(Asked(config=str(path)), Problems())
+    found = scheduler_profiles(loaded, settings, (), str(path))
+    everywhere = Profile("most-allocated", policy_weight=1)
+    assert (settings.cpu_profile, found["plain"].cpu_profile) == (everywhere, everywhere)
+    assert found["own"].cpu_profile == Profile("off-devices", policy_weight=2, default_spread=True)
+    assert (found["plain"].profile.default_spread, found["own"].profile.default_spread) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("withoutDevices: {nodePolicy: nearest}\n", "withoutDevices.nodePolicy: 'nearest' is no node policy"),
+        ("withoutDevices: {policyWeight: -1}\n", "withoutDevices: weights are whole numbers from 0 to 1000"),
+    ],
+)
+def test_a_wrong_profile_without_devices_is_named(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "dovetail.yaml"
+    path.write_text(HEAD + text, encoding="utf-8")
+    with pytest.raises(Refused) as caught:
+        settle(Asked(config=str(path)), Problems())
+    assert says in str(caught.value)

@@ -11,7 +11,7 @@ import yaml
 
 from dovetail.engine.changes import other_policies
 from dovetail.engine.explain import verdicts
-from dovetail.engine.suggest import suggest
+from dovetail.engine.suggest import alternatives
 from dovetail.model.decision import Decision
 from dovetail.model.pod import Group, Pod
 from tests.builders import ask, cluster, node, pod
@@ -47,11 +47,14 @@ def test_a_pending_pod(examples: Path, run: Run, words: list[str]) -> None:
     result = run("explain", *words, "-n", "search", "-f", examples / "what-if")
     assert result.exit_code == 3
     assert "search/summariser-0: pending" in result.stdout
-    assert "1 node: GPU memory short by 1,024 MiB" in result.stdout
-    assert "2 nodes: " in result.stdout
+    assert "GPU memory short by 1,024 MiB on 1 node" in result.stdout
+    assert "GPU type does not match (the nodes have NVIDIA L4) on 2 nodes" in result.stdout
     assert "Nearest miss: gpu-a100-1" in result.stdout
-    assert "Smallest change that would place it" in result.stdout
-    assert "38,912 MiB" in result.stdout
+    assert result.stdout.split("as tried:\n")[1].splitlines() == [
+        "  tolerate the taint dedicated=training:NoSchedule: it then lands on gpu-a100-2",
+        "  ask for 38,912 MiB of GPU memory instead of 39,936: it then lands on gpu-a100-1",
+        "  if pod search/embedder-6d8b7c9f4-hn2tl (priority 0) left node gpu-a100-1: it then lands on gpu-a100-1",
+    ]
 
 
 def test_the_change_does_place_it(examples: Path, run: Run) -> None:
@@ -104,9 +107,10 @@ def test_json_and_yaml_are_one_document(examples: Path, run: Run) -> None:
     document = json.loads(run(*arguments, "-o", "json").stdout)
     assert document == yaml.safe_load(run(*arguments, "-o", "yaml").stdout)
     assert document["state"] == "pending"
-    assert document["reason"] == "CardTypeMismatch"
+    assert document["reason"] == "CardInsufficientMemory"  # of the nearest miss; most nodes have another GPU type
     assert document["nearest"] == "gpu-a100-1"
-    assert document["suggestion"]["node"] == "gpu-a100-1"
+    assert document["suggestion"] == document["suggestions"][0]
+    assert [one["node"] for one in document["suggestions"]] == ["gpu-a100-2", "gpu-a100-1", "gpu-a100-1"]
     assert {row["node"] for row in document["nodes"]} == {"gpu-a100-1", "gpu-a100-2", "gpu-l4-1", "gpu-l4-2"}
 
 
@@ -124,8 +128,8 @@ def test_a_gang_says_what_its_next_member_lacks(examples: Path, run: Run) -> Non
     )
     assert result.exit_code == 3
     assert "Why: 2 of 3 members of default/gang-example fit, 3 must start together; the next finds:" in result.stdout
-    assert "2 nodes: example.com/dongle short by 8" in result.stdout
-    assert "Smallest change that would place it: " in result.stdout
+    assert "example.com/dongle short by 8 on 2 nodes" in result.stdout
+    assert "lower minMember of default/gang-example from 3 to 2: it then lands on" in result.stdout
 
 
 def test_a_refused_pod_is_not_the_nodes_fault(examples: Path, run: Run) -> None:
@@ -205,10 +209,9 @@ def test_no_kernel_is_compiled_for_a_policy_that_does_not_help(monkeypatch: pyte
 
     monkeypatch.setattr(scheduler, "place", counted)
     wanted = pod("p", ask(2, 8000))
-    suggestion = suggest(scheduler, Group(wanted.key, (wanted,)), wanted)
-    assert suggestion is not None
-    assert suggestion.kind == "fewer-cards"
-    assert suggest(scheduler, Group(wanted.key, (pod("q", ask(2), ask(9)),)), pod("q", ask(2), ask(9))) is None
+    first = alternatives(scheduler, Group(wanted.key, (wanted,)), wanted)[0]
+    assert first.kind == "fewer-cards"
+    assert not alternatives(scheduler, Group(wanted.key, (pod("q", ask(2), ask(9)),)), pod("q", ask(2), ask(9)))
     assert set(tried) == {"spread"}
 
 

@@ -12,7 +12,7 @@ from dovetail.model.pod import Group
 from tests.builders import ask, cluster, node, pod
 from tests.cli.conftest import PlanJson, Run
 
-TAINT = "1: taint node-role.kubernetes.io/control-plane:NoSchedule not tolerated"
+TAINT = "taint node-role.kubernetes.io/control-plane:NoSchedule not tolerated on 1 node"
 
 
 def gang(replicas: int, dongles: int, minimum: int = 3) -> str:
@@ -46,8 +46,8 @@ def test_none_is_placed_where_too_few_fit(plan_json: PlanJson) -> None:
     plan = plan_json("-f", "-", stdin=gang(3, 8))
     assert plan["placements"] == []
     assert messages(plan) == {
-        "2 of 3 members of default/gang fit, 3 must start together; the next finds 2 nodes: "
-        "example.com/dongle short by 8"
+        "2 of 3 members of default/gang fit, 3 must start together; the next finds "
+        "example.com/dongle short by 8 on 2 nodes"
     }
     assert plan["pending"][0]["reasons"] == {"InsufficientExtendedResource": 2}
     assert all(node["pods"] == {"before": 0, "after": 0} for node in plan["nodes"])
@@ -56,7 +56,7 @@ def test_none_is_placed_where_too_few_fit(plan_json: PlanJson) -> None:
 def test_too_few_pods(plan_json: PlanJson) -> None:
     plan = plan_json("-f", "-", stdin=gang(2, 2))
     assert {pending["reason"] for pending in plan["pending"]} == {"GroupIncomplete"}
-    assert messages(plan) == {"the pod group default/gang has 2 pods, fewer than its minMember 3"}
+    assert messages(plan) == {"2 of 3 members of default/gang are there, 1 more must be created"}
 
 
 @pytest.mark.parametrize("replicas", [3, 6])
@@ -64,7 +64,7 @@ def test_a_member_beyond_the_minimum_waits_for_itself_alone(plan_json: PlanJson,
     """Those that are placed are not placed again, and the others are not told to start together."""
     plan = plan_json("-f", "-", stdin=gang(replicas, 8, minimum=2))
     assert [p["pod"] for p in plan["placements"]] == ["job-0", "job-1"]
-    assert messages(plan) == {"2 nodes: example.com/dongle short by 8"}
+    assert messages(plan) == {"example.com/dongle short by 8 on 2 nodes"}
     assert {pending["reason"] for pending in plan["pending"]} == {"InsufficientExtendedResource"}
 
 
@@ -72,7 +72,7 @@ def test_explain_of_a_member_beyond_the_minimum(run: Run) -> None:
     result = run("explain", "job-2", "-f", "-", stdin=gang(3, 8, minimum=2))
     assert result.exit_code == 3
     assert "Why: none of 2 nodes can take it:" in result.stdout
-    assert "tried: it then lands on" in result.stdout
+    assert "would place it, as tried:" in result.stdout
 
 
 def test_members_that_run_count(plan_json: PlanJson) -> None:
@@ -86,15 +86,15 @@ spec: {nodeName: n-0, containers: [{name: main, resources: {limits: {example.com
     plan = plan_json("-f", "-", stdin=running + gang(3, 8, minimum=4))
     assert plan["placements"] == []
     assert messages(plan) == {
-        "1 of 3 members of default/gang fit, 3 must start together beside 1 that runs; the next finds 2 nodes: "
-        "example.com/dongle short by 8"
+        "1 of 3 members of default/gang fit, 3 must start together beside 1 that runs; the next finds "
+        "example.com/dongle short by 8 on 2 nodes"
     }
 
 
 def test_explain_names_the_group_as_people_do(run: Run) -> None:
     result = run("explain", "gang", "-f", "-", stdin=gang(3, 8))
     assert "Why: 2 of 3 members of default/gang fit, 3 must start together; the next finds:" in result.stdout
-    assert "Smallest change that would place it: " in result.stdout
+    assert "lower minMember of default/gang from 3 to 2: it then lands on n-0" in result.stdout
 
 
 def test_koordinators_gang_that_does_not_fit(examples: Path, plan_json: PlanJson) -> None:
@@ -102,8 +102,8 @@ def test_koordinators_gang_that_does_not_fit(examples: Path, plan_json: PlanJson
     text = (folder / "vgpu-job-3.yaml").read_text(encoding="utf-8").replace('dongle: "2"', 'dongle: "8"')
     plan = plan_json("-f", "-", "-f", folder / "cluster.yaml", "-f", folder / "gang.yaml", stdin=text)
     assert messages(plan) == {
-        "2 of 3 members of default/gang-example fit, 3 must start together; the next finds 2 nodes: "
-        f"example.com/dongle short by 8; {TAINT}"
+        "2 of 3 members of default/gang-example fit, 3 must start together; the next finds "
+        f"example.com/dongle short by 8 on 2 nodes; {TAINT}"
     }
 
 

@@ -21,12 +21,14 @@ def test_all_commands_are_there() -> None:
         "compare",
         "completion",
         "demo",
+        "doctor",
         "explain",
         "generate",
         "plan",
         "policies",
         "replay",
         "scheduler",
+        "warm",
     ]
 
 

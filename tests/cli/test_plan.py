@@ -53,7 +53,7 @@ def test_guide(examples: Path, plan_json: PlanJson, name: str, per_node: list[in
 
 @pytest.mark.parametrize(("replicas", "per_node"), [(3, [3]), (5, [1, 4])])
 def test_koordinator(examples: Path, plan_json: PlanJson, replicas: int, per_node: list[int]) -> None:
-    config = examples / "koordinator" / "dovetail.yaml"
+    config = examples / "koordinator" / "config" / "dovetail.yaml"
     names = ("cluster.yaml", "gang.yaml", f"vgpu-job-{replicas}.yaml")
     plan = plan_json("--config", config, *files(examples, *(f"koordinator/{name}" for name in names)))
     assert nodes(plan) == per_node
@@ -64,7 +64,7 @@ def test_koordinator(examples: Path, plan_json: PlanJson, replicas: int, per_nod
 def test_the_configuration_may_come_from_the_environment(
     examples: Path, plan_json: PlanJson, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DOVETAIL_CONFIG", str(examples / "koordinator" / "dovetail.yaml"))
+    monkeypatch.setenv("DOVETAIL_CONFIG", str(examples / "koordinator" / "config" / "dovetail.yaml"))
     plan = plan_json(
         *files(examples, "koordinator/cluster.yaml", "koordinator/gang.yaml", "koordinator/vgpu-job-3.yaml")
     )
@@ -275,12 +275,12 @@ def test_colours(examples: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_other_kinds_are_noted_not_refused(examples: Path, run: Run) -> None:
     """Notes are counted, and shown when wide."""
-    service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
-    narrow = run("plan", "-f", "-", *files(examples, *DEMO), stdin=service)
-    wide = run("plan", "-o", "wide", "-f", "-", *files(examples, *DEMO), stdin=service)
+    config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n"
+    narrow = run("plan", "-f", "-", *files(examples, *DEMO), stdin=config)
+    wide = run("plan", "-o", "wide", "-f", "-", *files(examples, *DEMO), stdin=config)
     assert (narrow.exit_code, wide.exit_code) == (0, 0)
     assert "on what was filled in or left out; -o wide shows them" in narrow.stderr
-    assert "1 Service" in wide.stderr
+    assert "1 ConfigMap" in wide.stderr
 
 
 def test_nothing_to_place(examples: Path, run: Run) -> None:

@@ -47,6 +47,7 @@ class Pending(Strict):
     message: str
     reasons: dict[str, int]
     nodes: dict[str, str]
+    nearest: str | None
 
 
 class Change(Strict):
@@ -100,6 +101,13 @@ class Summary(Strict):
     whole_gpus_free: Change
 
 
+class NotPlaced(Strict):
+    kind: str
+    namespace: str
+    name: str
+    why: str
+
+
 class PlanDocument(Strict):
     apiVersion: str
     kind: str
@@ -111,6 +119,7 @@ class PlanDocument(Strict):
     errors: list[str]
     notes: list[str]
     ignored: dict[str, int]
+    not_placed: list[NotPlaced]
 
 
 def checked(document: dict[str, Any]) -> PlanDocument:
@@ -154,7 +163,8 @@ def test_a_placement_names_container_and_card(examples: Path, plan_json: PlanJso
 def test_pending_speaks_hamis_language(examples: Path, plan_json: PlanJson) -> None:
     plan = checked(plan_json("-f", examples / "what-if"))
     first = plan.pending[0]
-    assert (first.namespace, first.pod, first.reason) == ("search", "summariser-0", "CardTypeMismatch")
+    assert (first.namespace, first.pod, first.reason) == ("search", "summariser-0", "CardInsufficientMemory")
+    assert first.nearest == "gpu-a100-1"
     assert first.nodes["gpu-a100-1"] == "4/4 CardInsufficientMemory"
     assert first.nodes["gpu-l4-1"] == "2/2 CardTypeMismatch"
     assert first.reasons == {"CardTypeMismatch": 2, "CardInsufficientMemory": 1, "TaintNotTolerated": 1}

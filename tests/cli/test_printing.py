@@ -17,6 +17,7 @@ from dovetail.cli.progress import progress
 from dovetail.engine.usage import CardUse, NodeUse
 from dovetail.model.device import Device
 from dovetail.model.node import CPU, MEMORY, Node
+from dovetail.whatif import situation
 
 GIB = 2**30
 
@@ -34,9 +35,9 @@ def test_colours_do_not_disturb_the_alignment() -> None:
 @pytest.mark.parametrize(
     ("resource", "amount", "shown"),
     [
-        (CPU, 1500, "1.5"),
+        (CPU, 1500, "1500m"),
         (CPU, 0, "0"),
-        (CPU, 47810, "47.81"),
+        (CPU, 47810, "47810m"),
         (CPU, 100_000, "100"),
         (MEMORY, 16 * GIB, "16 GiB"),
         (MEMORY, 1536 * 2**20, "1.5 GiB"),
@@ -143,7 +144,7 @@ def test_whoever_waits_for_a_compiler_is_told_so_once(
     assert planning.activity(few) == "Placing"
     compiled = planning.read(Asked(files, engine="compiled"))
     assert planning.activity(compiled) == "Compiling the kernel for spread × binpack, once: about 15 s"
-    monkeypatch.setattr(planning, "COMPILE_FROM", 8)  # two nodes × four pods
+    monkeypatch.setattr(situation, "COMPILE_FROM", 8)  # two nodes × four pods
     assert planning.activity(few).startswith("Compiling")
     assert planning.activity(planning.read(Asked(files, engine="interpreted"))) == "Placing"
     kernel_cache.remember("spread × binpack")

@@ -30,10 +30,11 @@ def test_every_dependency_is_pinned() -> None:
 
 def test_make_lists_its_targets() -> None:
     said = subprocess.run(["make", "-s"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    targets = (
-        "help venv demo test test-fast soak test-matrix controlplane cluster lint bench bench-live repro lock clean"
-    )
-    assert re.findall(r"(?m)^ *make (\S+)", said) == targets.split()
+    listed = re.findall(r"(?m)^ *make (\S+)", said)
+    phony = re.search(r"(?m)^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert phony is not None
+    assert sorted(listed) == sorted(phony[1].split())
+    assert {"demo", "test", "cluster", "bench", "soak"} <= set(listed)
 
 
 def test_ci_runs_make_test() -> None:

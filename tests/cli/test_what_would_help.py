@@ -127,15 +127,15 @@ def test_a_whole_card_beside_somebody_else(run: Run, before: str, kind: str, sen
         (
             'requests.cpu: "2"',
             'cpu: "3"',
-            "quota team: requests.cpu requested 3,000m, used 0m, limited to 2,000m",
-            "ask for 2,000m CPU on the node instead of 3,000m",
+            "quota team: requests.cpu requested 3, used 0, limited to 2",
+            "ask for 2 CPU instead of 3",
             'cpu: "2"',
         ),
         (
             "limits.memory: 1Gi",
             "memory: 1536Mi",
-            "quota team: limits.memory requested 1,536 MiB, used 0 MiB, limited to 1,024 MiB",
-            "limit the pod to 1,024 MiB memory instead of 1,536 MiB",
+            "quota team: limits.memory requested 1536Mi, used 0, limited to 1Gi",
+            "limit the pod to 1Gi memory instead of 1536Mi",
             "memory: 1Gi",
         ),
         (
@@ -168,9 +168,9 @@ def test_a_quota_is_named_and_what_stays_below_it(
 def test_a_quota_and_nodes_that_are_too_small(run: Run) -> None:
     text = QUOTA.replace("HARD", 'requests.cpu: "9"').replace("WHAT", 'cpu: "10"')
     said = run("explain", "p", "-f", "-", stdin=text).stdout
-    assert "Why: quota team: requests.cpu requested 10,000m, used 0m, limited to 9,000m; besides:" in said
-    assert "1 node: CPU short by 2,000m" in said
-    assert "ask for 8,000m CPU on the node instead of 10,000m" in said
+    assert "Why: quota team: requests.cpu requested 10, used 0, limited to 9; besides:" in said
+    assert "CPU short by 2 on 1 node" in said
+    assert "ask for 8 CPU instead of 10" in said
 
 
 def test_a_gang_is_told_which_quota_stops_its_next_member(run: Run) -> None:
@@ -199,7 +199,7 @@ spec: {containers: [{name: c, resources: {requests: {cpu: 100m}}}]}
 def test_a_daemon_is_judged_by_its_own_node(run: Run) -> None:
     [waits], answer = pending(run, DAEMONS), explained(run, "daemonset/agent", DAEMONS)
     assert (waits["pod"], waits["reason"], waits["reasons"]) == ("agent-n1", "InsufficientCPU", {"InsufficientCPU": 1})
-    assert waits["message"] == "1 node: CPU short by 1,000m"
+    assert waits["message"] == "CPU short by 1 on 1 node"
     assert waits["nodes"] == {"n1": "InsufficientCPU"}
     assert (answer["reason"], answer["message"]) == ("InsufficientCPU", "its own node n1 cannot take it")
     assert answer["suggestion"]["sentence"] == "if pod default/full (priority 0) left node n1"

@@ -201,3 +201,15 @@ def test_the_readme_is_short() -> None:
 def test_lines_of_prose_are_not_endless(page: Path) -> None:
     for number, line in enumerate(prose(page).splitlines(), 1):
         assert line.startswith("|") or len(line) <= 150, f"{page.name}: line {number} of the prose"
+
+
+def test_the_threat_model_names_modules_and_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:tests|deploy|docs|kube|engine|model|sim|cli)/[\w./*-]+)`", page))
+    assert len(named) > 30
+    missing = [
+        name
+        for name in sorted(named)
+        if not any(next(base.glob(name), None) for base in (ROOT, ROOT / "src" / "dovetail"))
+    ]
+    assert missing == []

@@ -6,12 +6,13 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from dovetail.model.events import NodeChanged
 from dovetail.model.pod import Profile, Quota
 from tests.builders import ask, group, node, pod
 from tests.engine.pictures import made, picture, said
+from tests.properties import with_examples
 from tests.strategies import JOINT_PROFILES, World, renamed, worlds
 
 # A compile takes many seconds: three profiles that between them use every kind of hook, and the joint policies.
@@ -21,6 +22,7 @@ PROFILES = (
     Profile("requested-to-capacity-ratio", ("numa", "spread")),
     *JOINT_PROFILES,
 )
+
 QUOTA = Quota("default", "q", device_memory_mib={"NVIDIA": 12_000}, device_compute_milli={"NVIDIA": 3000})
 
 
@@ -29,7 +31,7 @@ QUOTA = Quota("default", "q", device_memory_mib={"NVIDIA": 12_000}, device_compu
 def test_compiled_is_interpreted(profile: Profile, keeps_kernels: bool) -> None:
     compared = {"placed": 0}
 
-    @settings(max_examples=150)
+    @with_examples(150)
     @given(worlds(nodes=8, pods=20, profiles=(profile,)))
     def property_holds(world: World) -> None:
         for quotas in ((), (QUOTA,)):

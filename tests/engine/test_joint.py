@@ -8,7 +8,7 @@ from random import Random
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.engine import audit
@@ -29,10 +29,11 @@ from dovetail.policies.table import NODE_POLICIES
 from tests.builders import ask, card, cluster, node, place, pod
 from tests.engine.pictures import alone, made, picture, said, told
 from tests.engine.test_sameness import by_events
+from tests.properties import with_examples
 from tests.strategies import CHAINS, JOINT_POLICIES, JOINT_PROFILES, World, quotas, renamed, seeds, some_ask, worlds
 
 MIXED = (*JOINT_PROFILES, *JOINT_PROFILES, Profile("binpack"), Profile("spread-replicas", ("numa", "binpack")))
-some = settings(max_examples=100)
+some = with_examples(100)
 
 
 @some
@@ -248,7 +249,7 @@ def worn(chance: Random, cards: list[Device]) -> Scheduler:
     return scheduler
 
 
-@settings(max_examples=1000)
+@with_examples(1000)
 @given(seeds, st.booleans())
 def test_the_short_ways_to_tell_which_cards_fit_say_what_the_long_one_says(seed: int, one_kind: bool) -> None:
     """Any memory and compute held, percentages, overcommit, slots, cards out of use; one kind of card, or several."""

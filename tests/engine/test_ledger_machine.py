@@ -14,7 +14,6 @@ from random import Random
 
 import msgspec
 import numpy as np
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -36,6 +35,7 @@ from dovetail.model.events import (
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod, RunningPod
 from tests.engine.pictures import made, picture, slots
+from tests.properties import with_examples
 from tests.strategies import JOINT_POLICIES, TAINT, renamed, seeds, some_groups, some_node
 
 NAMES = tuple(f"n{n}" for n in range(5))
@@ -280,4 +280,4 @@ class WildWorld(OrderlyWorld):
 
 TestOrderlyWorld = OrderlyWorld.TestCase
 TestWildWorld = WildWorld.TestCase
-TestOrderlyWorld.settings = TestWildWorld.settings = settings(max_examples=60, stateful_step_count=25)
+TestOrderlyWorld.settings = TestWildWorld.settings = with_examples(60, steps=25)

@@ -12,6 +12,8 @@ from dovetail.engine.explain import verdicts
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.events import GroupArrived, NodeChanged, PodGone
 from dovetail.model.pod import DeviceRules, Pod
+from dovetail.model.relations import Preferences
+from dovetail.model.rules import AffinityTerm, Requirement
 from dovetail.policies.outlook import TOTAL, usable
 from tests.builders import ask, card, cluster, group, node, place, pod, use
 
@@ -244,3 +246,12 @@ def test_events_and_calls_teach_the_same() -> None:
         by_event.handle(GroupArrived(0.0, group(one)))
     place(by_call, *pods)
     assert expected(by_event) == expected(by_call) == (4, 4)
+
+
+@pytest.mark.parametrize("policy", ["fgd", "snug"])
+def test_the_first_pod_with_a_joint_policy_may_have_preferences(policy: str) -> None:
+    """Its nodes are surveyed before it is placed: the tables that the policy reads must be there by then."""
+    east, west = (node(name, gpus=1, labels={"zone": name}) for name in ("east", "west"))
+    fond = Preferences(((50, AffinityTerm((Requirement("zone", "In", ("west",)),))),))
+    scheduler = cluster(east, west)
+    assert place(scheduler, pod("p", HALF, node_policy=policy, preferences=fond)) == [("west", ("west/0",))]

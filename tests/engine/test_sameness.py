@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from hypothesis import given
@@ -53,7 +54,13 @@ def test_decisions_do_not_depend_on_the_order_of_input(world: World) -> None:
         early.handle(NodeChanged(0.0, node))
     decisions = [said(scheduler.place(world.groups)) for scheduler in (straight, shuffled, early)]
     assert decisions[0] == decisions[1] == decisions[2]
-    assert picture(straight) == picture(shuffled) == picture(early)
+    assert _known(picture(straight)) == _known(picture(shuffled)) == _known(picture(early))
+
+
+def _known(shown: dict[str, Any]) -> dict[str, Any]:
+    """Without which of several alike pods is guessed to have which card."""
+    pods = {uid: (row[0], () if row[3] else row[1], *row[2:]) for uid, row in shown["pods"].items()}
+    return {**shown, "pods": pods}
 
 
 @given(worlds(), st.sampled_from(range(1, 5)))

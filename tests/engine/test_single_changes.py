@@ -7,14 +7,14 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.engine import audit
-from dovetail.engine.changes import constraints_dropped
+from dovetail.engine.changes import SuggestedChange, constraints_dropped
 from dovetail.engine.explain import explain, verdicts
 from dovetail.engine.scheduler import Scheduler
-from dovetail.engine.suggest import Suggestion, suggest
+from dovetail.engine.suggest import Suggestion, alternatives
 from dovetail.model.events import NamespaceChanged, PodObserved
 from dovetail.model.node import Node
 from dovetail.model.pod import CardResources, Container, ContainerKind, DeviceAsk, Pod, Quota, RunningPod
@@ -24,6 +24,7 @@ from dovetail.model.rules import AffinityTerm, NodeRules, Requirement
 from tests.builders import ask, card, cluster, group, node, place, pod, use
 from tests.engine.neighbourhoods import SPACES, some_nodes, some_pod
 from tests.engine.pictures import made, picture
+from tests.properties import with_examples
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 WEB = Selector((("app", "web"),))
@@ -33,8 +34,7 @@ AGENT = "DaemonSet/default/agent"
 
 def advised(scheduler: Scheduler, wanted: Pod) -> tuple[str, str] | None:
     assert place(scheduler, wanted) == [(None, ())]
-    advice = suggest(scheduler, group(wanted), wanted)
-    return (advice.kind, advice.sentence) if advice is not None else None
+    return next(((one.kind, one.sentence) for one in alternatives(scheduler, group(wanted), wanted, most=1)), None)
 
 
 class TestWholeCards:
@@ -85,9 +85,9 @@ class TestQuotas:
         """3 CPUs asked for, 2 allowed, none in use."""
         scheduler = cluster(node("n"), quotas=(Quota("default", "q", {"requests.cpu": 2000, "cpu": 2500}),))
         wanted = pod("p", cpu=3000, quota_use={"requests.cpu": 3000, "cpu": 3000})
-        assert advised(scheduler, wanted) == ("less", "ask for 2,000m CPU on the node instead of 3,000m")
+        assert advised(scheduler, wanted) == ("less", "ask for 2 CPU instead of 3")
         assert scheduler.quotas.refusal(wanted) == (
-            "quota q: cpu requested 3,000m, used 0m, limited to 2,500m"  # the first by name
+            "quota q: cpu requested 3, used 0, limited to 2500m"  # the first by name
         )
 
     def test_a_lower_limit(self) -> None:
@@ -95,7 +95,7 @@ class TestQuotas:
         scheduler = cluster(node("n"), quotas=(Quota("default", "q", {"limits.memory": 2**30}),))
         place(scheduler, pod("there", quota_use={"limits.memory": 2**29}))
         wanted = pod("p", extended={"memory": 2**30}, quota_use={"requests.memory": 2**30, "limits.memory": 2**30})
-        assert advised(scheduler, wanted) == ("less", "limit the pod to 512 MiB memory instead of 1,024 MiB")
+        assert advised(scheduler, wanted) == ("less", "limit the pod to 512Mi memory instead of 1Gi")
 
     @pytest.mark.parametrize(
         ("kinds", "hard", "sentence"),
@@ -104,7 +104,8 @@ class TestQuotas:
             ((ContainerKind.APP, ContainerKind.APP), 5, "container c0: ask for 2 GPUs instead of 3"),  # 2 + 3
             ((ContainerKind.APP, ContainerKind.APP), 2, None),  # 1 + 3 at least
             ((ContainerKind.INIT, ContainerKind.APP), 2, None),  # one after the other: both ask for 3
-            ((ContainerKind.SIDECAR, ContainerKind.INIT), 4, "container c0: ask for 1 GPU instead of 3"),  # 1 + 3
+            ((ContainerKind.SIDECAR, ContainerKind.INIT), 5, "container c0: ask for 2 GPUs instead of 3"),  # 2 + 3
+            ((ContainerKind.SIDECAR, ContainerKind.INIT), 4, None),  # 1 + 3: less than half of what was asked
         ],
     )
     def test_fewer_cards(self, kinds: tuple[ContainerKind, ...], hard: int, sentence: str | None) -> None:
@@ -248,10 +249,11 @@ class TestRulesAboutPods:
         assert advised(scheduler, wanted) == ("pod-gone", "if pod default/there (priority 0) left node a")
 
 
-def copied(scheduler: Scheduler, nodes: list[Node], advice: Suggestion, wanted: Pod) -> Scheduler:
+def copied(
+    scheduler: Scheduler, nodes: list[Node], advice: Suggestion, wanted: Pod, change: SuggestedChange | None
+) -> Scheduler:
     """Another scheduler with the same pods, after what was suggested about those that have their places."""
     other = told_of_spaces(made(nodes))
-    change = {one.sentence: one for one in constraints_dropped(wanted)}.get(advice.sentence)
     for uid, held in scheduler.ledger.pods.items():
         there, where = held.pod, scheduler.ledger.node_of(uid)
         if advice.sentence == f"if pod {there.key} (priority {there.priority}) left node {where}":
@@ -271,7 +273,7 @@ def told_of_spaces(scheduler: Scheduler) -> Scheduler:
 def test_every_suggestion_places_a_pod_with_rules_about_others() -> None:
     reached: Counter[str] = Counter()
 
-    @settings(max_examples=120)
+    @with_examples(120)
     @given(st.integers(0, 10**6))
     def property_holds(seed: int) -> None:
         chance = Random(seed)
@@ -283,16 +285,23 @@ def test_every_suggestion_places_a_pod_with_rules_about_others() -> None:
             if scheduler.place([group(wanted)])[0].placed:
                 continue
             before = picture(scheduler)
-            advice = suggest(scheduler, group(wanted), wanted)
+            offered = alternatives(scheduler, group(wanted), wanted)
             audit.validate(scheduler.ledger)
             assert {name: picture(scheduler)["nodes"][name] for name in before["nodes"]} == before["nodes"]
-            if advice is None or advice.kind not in ("drop-constraint", "pod-gone"):
-                continue
-            reached[advice.kind] += 1
-            change = {one.sentence: one for one in constraints_dropped(wanted)}.get(advice.sentence)
-            asking = wanted if change is None else change.apply(wanted)
-            [decision] = copied(scheduler, nodes, advice, wanted).place([group(asking)])
-            assert decision.node == advice.verified_node, advice
+            for advice in offered:
+                if advice.kind not in ("drop-constraint", "pod-gone"):
+                    continue
+                reached[advice.kind] += 1
+                # Two constraints over one key, which the API server refuses, have one sentence: either may be meant.
+                meant: list[SuggestedChange | None] = [
+                    one for one in constraints_dropped(wanted) if one.sentence == advice.sentence
+                ]
+                found = set()
+                for change in meant or [None]:
+                    asking = wanted if change is None else change.apply(wanted)
+                    [decision] = copied(scheduler, nodes, advice, wanted, change).place([group(asking)])
+                    found.add(decision.node)
+                assert advice.verified_node in found, advice
 
     property_holds()
     assert reached["drop-constraint"] > 10, reached

@@ -113,8 +113,9 @@ def candidates(scheduler: Scheduler, event: Event) -> Iterator[Group]:
         gone = {event.running.pod.uid}
     for group in scheduler.waiting:
         rest = tuple(pod for pod in group.pods if pod.uid not in gone)
-        if rest:
-            yield replace(group, pods=rest)
+        if rest:  # a gang of which one runs by now has started, and goes first
+            runs = isinstance(event, PodObserved) and len(rest) < len(group.pods)
+            yield replace(group, pods=rest, running=group.running + runs)
     if isinstance(event, GroupArrived):
         yield event.group
 

@@ -17,7 +17,7 @@ from dovetail.model.volumes import (
     Capacity,
     Claim,
     ClaimRef,
-    Driver,
+    CsiDriver,
     StorageClass,
     Volume,
     VolumeFact,
@@ -151,8 +151,8 @@ def test_a_change_helps_those_who_wait_for_it() -> None:
         (volume_of("w", claim("one")), ["one"]),
         (MADE, ["made"]),
         (Capacity("s", "c", "made", 1, Selector()), ["made"]),
-        (Driver("csi.example.com"), ["made"]),
-        (Driver("csi.example.com", tracks_capacity=True), []),
+        (CsiDriver("csi.example.com"), ["made"]),
+        (CsiDriver("csi.example.com", tracks_capacity=True), []),
         (AttachLimits("a", {"csi.example.com": 3}), []),
         (AttachLimits("a", {"csi.example.com": 2}), []),
         (AttachLimits("a", {"csi.example.com": 4}), ["one", "made", "missing"]),
@@ -165,7 +165,7 @@ def test_a_change_helps_those_who_wait_for_it() -> None:
 def test_what_is_gone_helps_only_where_it_stood_in_the_way() -> None:
     there = Attachment("x", "a", "csi.example.com", "v")
     limits = AttachLimits("a", {"csi.example.com": 4})
-    room = Storeroom(LOCAL, MADE, claim("one"), volume("v"), there, limits, Driver("csi.example.com", True), a={})
+    room = Storeroom(LOCAL, MADE, claim("one"), volume("v"), there, limits, CsiDriver("csi.example.com", True), a={})
     for gone, change in (
         (claim("one"), NOBODY),
         (volume("v"), NOBODY),
@@ -174,7 +174,7 @@ def test_what_is_gone_helps_only_where_it_stood_in_the_way() -> None:
         (there, NOBODY),
         (limits, ANYONE),
         (limits, NOBODY),
-        (Driver("csi.example.com"), Helps(classes=frozenset(("made",)))),
+        (CsiDriver("csi.example.com"), Helps(classes=frozenset(("made",)))),
     ):
         assert room.volumes.change((), (gone,)) == change, gone
     assert room.volumes.freed_by(pod("web", "data")) == ANYONE
@@ -223,7 +223,7 @@ classes = st.builds(
     topologies=places,
 )
 making = st.lists(
-    st.builds(Driver, st.just("csi"), st.booleans())
+    st.builds(CsiDriver, st.just("csi"), st.booleans())
     | st.builds(
         Capacity,
         st.just("s"),
@@ -244,7 +244,7 @@ making = st.lists(
     making,
 )
 def test_every_node_gives_what_kube_schedulers_loops_give(
-    there: list[Volume], wanted: list[Claim], kind: StorageClass, more: list[Driver | Capacity]
+    there: list[Volume], wanted: list[Claim], kind: StorageClass, more: list[CsiDriver | Capacity]
 ) -> None:
     facts: list[VolumeFact] = [LOCAL, kind, *more, *there, *wanted]
     room = Storeroom(*facts, **{node: {"zone": zone} for node, zone in ZONES.items()})

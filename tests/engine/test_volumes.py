@@ -12,7 +12,7 @@ from dovetail.model.volumes import (
     Attachment,
     Capacity,
     ClaimRef,
-    Driver,
+    CsiDriver,
     StorageClass,
     Volume,
     VolumeFact,
@@ -359,16 +359,16 @@ def test_volumes_are_made_in_the_topologies_of_their_class(topologies: object, u
     ("facts", "says"),
     [
         ([], ""),  # nobody says that this driver tracks what it has
-        ([Driver("csi.example.com")], ""),
-        ([Driver("csi.example.com", tracks_capacity=True)], "VOLUME_NONE"),
-        ([Driver("csi.example.com", True), Capacity("s", "c", "made", 10 * GIB, Selector())], ""),
-        ([Driver("csi.example.com", True), Capacity("s", "c", "made", 10 * GIB - 1, Selector())], "VOLUME_NONE"),
-        ([Driver("csi.example.com", True), Capacity("s", "c", "made", None, Selector())], "VOLUME_NONE"),
-        ([Driver("csi.example.com", True), Capacity("s", "c", "made", 10 * GIB, None)], "VOLUME_NONE"),
-        ([Driver("csi.example.com", True), Capacity("s", "c", "other", 10 * GIB, Selector())], "VOLUME_NONE"),
-        ([Driver("csi.example.com", True), Capacity("s", "c", "made", 10 * GIB, Selector(((HOST, "a"),)))], ""),
+        ([CsiDriver("csi.example.com")], ""),
+        ([CsiDriver("csi.example.com", tracks_capacity=True)], "VOLUME_NONE"),
+        ([CsiDriver("csi.example.com", True), Capacity("s", "c", "made", 10 * GIB, Selector())], ""),
+        ([CsiDriver("csi.example.com", True), Capacity("s", "c", "made", 10 * GIB - 1, Selector())], "VOLUME_NONE"),
+        ([CsiDriver("csi.example.com", True), Capacity("s", "c", "made", None, Selector())], "VOLUME_NONE"),
+        ([CsiDriver("csi.example.com", True), Capacity("s", "c", "made", 10 * GIB, None)], "VOLUME_NONE"),
+        ([CsiDriver("csi.example.com", True), Capacity("s", "c", "other", 10 * GIB, Selector())], "VOLUME_NONE"),
+        ([CsiDriver("csi.example.com", True), Capacity("s", "c", "made", 10 * GIB, Selector(((HOST, "a"),)))], ""),
         (
-            [Driver("csi.example.com", True), Capacity("s", "c", "made", 10 * GIB, Selector(((HOST, "b"),)))],
+            [CsiDriver("csi.example.com", True), Capacity("s", "c", "made", 10 * GIB, Selector(((HOST, "b"),)))],
             "VOLUME_NONE",
         ),
     ],
@@ -378,7 +378,7 @@ def test_volumes_are_made_where_their_driver_has_room(facts: list[VolumeFact], s
 
 
 def test_a_claim_that_asks_for_no_size_needs_no_room() -> None:
-    room = Storeroom(MADE, Driver("csi.example.com", True), claim(kind="made", request=None), a={})
+    room = Storeroom(MADE, CsiDriver("csi.example.com", True), claim(kind="made", request=None), a={})
     assert room.says(pod("web", "data")) == {"a": ""}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dovetail.model.rules import AffinityTerm
-from dovetail.model.volumes import Capacity, Claim, Driver, StorageClass, Volume, VolumeFact
+from dovetail.model.volumes import Capacity, Claim, CsiDriver, StorageClass, Volume, VolumeFact
 
 Labels = dict[str, str]
 Binding = tuple[str, str]  # (claim, volume); "" = provisioned
@@ -72,7 +72,7 @@ def can_provision(claim: Claim, labels: Labels, facts: Sequence[VolumeFact]) -> 
         return False
     if kind.topologies is not None and not matches_any(kind.topologies, labels):
         return False
-    driver = next((one for one in facts if isinstance(one, Driver) and one.name == kind.provisioner), None)
+    driver = next((one for one in facts if isinstance(one, CsiDriver) and one.name == kind.provisioner), None)
     if claim.request is None or driver is None or not driver.tracks_capacity:
         return True
     for one in facts:

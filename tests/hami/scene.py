@@ -210,9 +210,10 @@ def _register(device: Device) -> Json:
 
 
 def _use_manifests(one: Use) -> list[Json]:
+    """The first pod has all of it but 1 MiB for each of the others: HAMi gives no pod less."""
     made = []
     for n in range(one.slots):
-        memory, cores = (one.memory, one.cores) if n == 0 else (0, 0)
+        memory, cores = (max(1, one.memory - one.slots + 1), one.cores) if n == 0 else (1, 0)
         made.append(running_pod(f"on-{one.uuid}-{n}", one.node, f"{one.uuid},NVIDIA,{memory},{cores}:;"))
     return made
 

@@ -157,3 +157,14 @@ def test_hamis_order_of_questions(model: str) -> None:
     for used, reason in [((9, 8000, 100), Reason.CARD_MEMORY), ((9, 0, 1), Reason.CARD_COMPUTE)]:
         given = scene(node("n", card("a")), uses=[Use("n", "a", *used)], model=model)
         assert verdicts(started(given), pod("p", ask(1, 512, 100)))[0].reason == reason
+
+
+def test_of_several_containers_the_first_that_fails_speaks(decide: Decide, model: str) -> None:
+    """The first asks for more memory than a card has, the second for more cards than the node has."""
+    given = scene(node("n", card("a"), card("b")), model=model)
+    (outcome,) = decide(given, pod("p", ask(1, 9000), ask(3, 1000)))
+    assert outcome.refused == {"n": "2/2 CardInsufficientMemory"}
+    (outcome,) = decide(given, pod("p", ask(3, 1000), ask(1, 9000)))
+    assert outcome.refused == {"n": "NodeInsufficientDevice"}
+    (outcome,) = decide(given, pod("p", ask(2, 1000), ask(3, 1000)))
+    assert outcome.refused == {"n": "NodeInsufficientDevice"}

@@ -36,6 +36,8 @@ def one_card(model: str) -> Scene:
         ({"gpu": 1, "gpumem": 2000, "gpumem-percentage": 0}, 2000, 0),
         ({"gpu": 1, "gpumem-percentage": 50}, 5632, 0),
         ({"gpu": 1, "gpumem": 512, "gpucores": 120}, 512, 1000),  # V19: booked cores 100
+        ({"gpu": 1, "gpumem": 2000, "gpumem-percentage": 50}, 2000, 0),  # gpumem wins
+        ({"gpu": 1, "gpumem": 2000, "gpumem-percentage": 100}, 2000, 1000),  # but 100 % makes it exclusive all the same
         ({"gpumem": 3000}, 3000, 0),  # the webhook adds the count
         ({"gpu": "1", "gpumem": "5k"}, 5000, 0),
     ],
@@ -118,3 +120,31 @@ def test_v17_weights_that_mean_nothing_are_refused(model: str, weights: str) -> 
     assert document["placements"] == []
     said = " ".join(document["errors"] + [waiting["message"] for waiting in document["pending"]])
     assert "device-scoring-weights" in said
+
+
+def test_gpumem_counts_in_the_cards_score_where_a_percentage_is_given_too(model: str) -> None:
+    """binpack, 6,000 MiB and 100 %: with 6,000 of 8,000 MiB the small card would be fuller than the one of 12,000.
+
+    HAMi's score would take 100 % of either: a tie, which its registration order decides.
+    """
+    both = {"gpu": 1, "gpumem": 6000, "gpumem-percentage": 100, "gpucores": 10}
+    for cards in ((card("small", 8000), card("large", 12000)), (card("large", 12000), card("small", 8000))):
+        given = manifests(scene(node("n", *cards), model=model))
+        document = plan(*given, asking(both, {"hami.io/gpu-scheduler-policy": "binpack"}))
+        assert devices(document) == [("small", 6000, 100)]
+
+
+def test_a_namespace_over_its_core_quota_still_takes_a_pod_that_asks_for_no_cores(model: str) -> None:
+    """A quota limits what a pod adds, as in Kubernetes; HAMi denies every GPU pod of such a namespace."""
+    running = running_pod("r", "n", "GPU-a,NVIDIA,100,60:;")
+    running["metadata"]["namespace"] = "default"
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "q", "namespace": "default"},
+        "spec": {"hard": {"limits.nvidia.com/gpucores": "50"}},  # 60 are in use
+    }
+    given = (*manifests(one_card(model)), running, quota)
+    assert devices(plan(*given, asking({"gpu": 1, "gpumem": 512, "gpucores": 0}))) == [("GPU-a", 512, 0)]
+    refused = plan(*given, asking({"gpu": 1, "gpumem": 512, "gpucores": 1}))
+    assert refused["pending"][0]["nodes"] == {"n": "1/1 ResourceQuotaNotFit"}

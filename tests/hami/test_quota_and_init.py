@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dovetail.engine.usage import usage
 from dovetail.model.events import PodObserved
-from dovetail.model.pod import Container, ContainerKind, Quota, RunningPod
+from dovetail.model.pod import Container, ContainerKind, DeviceRules, Quota, RunningPod
 from tests.builders import ask, card, group, node, pod
 from tests.hami.conftest import Decide
 from tests.hami.scene import Given, scene, started
@@ -55,6 +55,33 @@ def test_v26_containers_of_one_pod_add_up_and_init_gives_back(decide: Decide, mo
     assert decide(given, pod("p", ask(1, 3000), ask(1, 3000)))[0].node is None
     first_init = [Container("i", INIT, (ask(1, 3000),)), Container("c", APP, (ask(1, 3000),))]
     assert decide(given, pod("p", containers=first_init))[0].node == "n"
+
+
+def test_numa_bind_counts_a_quota_for_each_numa_node_anew(decide: Decide, model: str) -> None:
+    """Two cards of 2,000 MiB on one NUMA node, a quota of 3,000: a card given up with its NUMA node uses none of it.
+
+    Tried first is NUMA node 1 with one card (gathered, then given up); of the two on NUMA node 0 the first fits, and
+    1,000 MiB of the quota are left for the second.
+    """
+    three = node("n", card("a", numa=0), card("b", numa=0), card("c", numa=1))
+    wants = pod("p", ask(2, 2000), rules=DeviceRules("NVIDIA", numa_bind=True))
+    (outcome,) = decide(scene(three, model=model, quotas=[quota(3000)]), wants)
+    counted = "1/3 AllocatedCardsInsufficientRequest, 1/3 NumaNotFit, 1/3 ResourceQuotaNotFit"
+    assert outcome.refused == {"n": counted}
+    assert decide(scene(three, model=model, quotas=[quota(4000)]), wants)[0].node == "n"
+
+
+def test_topology_aware_chooses_among_all_cards_under_a_quota(decide: Decide, model: str) -> None:
+    """A quota of 4,000 MiB for two of four cards at 2,000 each: b and a are best connected, and only these two count.
+
+    HAMi counts every card that it gathers, d and c first, and then sees no more than these two.
+    """
+    links = ((0, 600, 10, 10), (600, 0, 10, 10), (10, 10, 0, 20), (10, 10, 20, 0))
+    four = node("n", *(card(uuid, index=n) for n, uuid in enumerate("abcd")), links=links)
+    wants = pod("p", ask(2, 2000), gpu_policy="topology-aware")
+    assert decide(scene(four, model=model, quotas=[quota(4000)]), wants)[0].cards == ["b", "a"]
+    (outcome,) = decide(scene(four, model=model, quotas=[quota(3999)]), wants)
+    assert outcome.refused == {"n": "1/4 AllocatedCardsInsufficientRequest, 3/4 ResourceQuotaNotFit"}
 
 
 def test_another_namespace_is_not_concerned(decide: Decide, model: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dovetail.kube.settings import Settings
 from dovetail.model.pod import DeviceAsk
 from dovetail.model.rules import Toleration
 from tests.kube.manifests import (
@@ -115,9 +116,39 @@ def test_what_is_labelled_so_the_webhook_passes_over() -> None:
         alone = only_pod({**whole, "metadata": {"name": "p", **meta}}, *extra)
         assert alone.containers[0].asks == (DeviceAsk("NVIDIA", 1, 0, 100, 0, plain=True),)  # no cores are filled in
         given = read({**part, "metadata": {"name": "p", **meta}}, *extra)
-        assert pods_of(given)[0].containers[0].asks == ()  # no count, so no GPU container
-        assert said(given, "warning", GPU)
+        (found,) = pods_of(given)
+        assert found.containers[0].asks == ()  # no count, so no GPU container
+        assert found.refusal is not None  # and no pod that runs without the GPU it asks for
+        assert "write nvidia.com/gpu: 1" in said(given, "error", GPU)[0].message
         assert not said(given, "note")
+
+
+@pytest.mark.parametrize(
+    ("spec", "meta", "filled"),
+    [
+        ({}, {}, True),
+        ({"schedulerName": "default-scheduler"}, {}, True),
+        ({"schedulerName": "hami-scheduler"}, {}, True),
+        ({"schedulerName": "dovetail"}, {}, True),
+        ({"schedulerName": "volcano"}, {}, False),
+        ({"initContainers": [container(name="i", securityContext={"privileged": True})]}, {}, False),
+        ({"initContainers": [container(name="i", securityContext={"runAsUser": 0})]}, {}, True),
+        ({"schedulerName": "volcano"}, {"uid": "u-1"}, True),  # a pod that exists is read by its labels alone
+    ],
+)
+def test_the_count_is_filled_in_where_the_webhook_would(spec: Object, meta: Object, filled: bool) -> None:
+    given = read(pod("p", container({MEM: 1000}), meta=meta, **spec))
+    (found,) = pods_of(given)
+    assert bool(found.containers[-1].asks) is filled
+    assert (found.refusal is None) is filled
+    assert len(said(given, "error", GPU)) == (not filled)
+
+
+def test_the_names_of_the_configuration_are_the_webhooks_too() -> None:
+    source = pod("p", container({MEM: 1000}), schedulerName="ours")
+    assert only_pod(source).refusal is not None
+    settings = Settings(webhooks_schedulers=frozenset(("ours",)))
+    assert only_pod(source, settings=settings).refusal is None
 
 
 def test_the_label_of_a_pod_template_counts_and_other_namespaces_do_not() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.kube.assigned import AssignmentError, Entry, decode, encode
 from dovetail.model.decision import Share
 from tests.kube.manifests import ALLOCATED, CORES, GPU, MEM, Object, card, container, node, pod, read, said
+from tests.properties import with_examples
 
 UUIDS = st.text("abcdefGPU-0123456789/", min_size=1, max_size=12)
 SHARES = st.builds(
@@ -23,7 +24,7 @@ SHARES = st.builds(
 
 
 @given(st.lists(SHARES, max_size=6))
-@settings(max_examples=100, deadline=None)
+@with_examples(100)
 def test_what_is_written_is_read_back(shares: list[Share]) -> None:
     segments = decode(encode(shares, 4, "NVIDIA"))
     back = [Share(i, e.uuid, e.memory_mib, e.cores * 10) for i, entries in enumerate(segments) for e in entries]
@@ -67,17 +68,22 @@ def shares(text: str, *containers: Object, **fields: Any) -> tuple[Share, ...] |
 
 @pytest.mark.parametrize("model", ["NVIDIA", "NVIDIA A100-SXM4-80GB"])
 def test_a_running_pod_holds_what_the_annotation_says(model: str) -> None:
-    source = pod("p", container({GPU: 1}), meta={"annotations": {ALLOCATED: "GPU0,NVIDIA,500,3:;"}}, nodeName="n")
+    asks = container({GPU: 1, MEM: 500, CORES: 3})
+    source = pod("p", asks, meta={"annotations": {ALLOCATED: "GPU0,NVIDIA,500,3:;"}}, nodeName="n")
     (running,) = read(source, node("n", card("GPU0", model))).running
     assert (running.node, running.shares) == ("n", (Share(0, "GPU0", 500, 30),))
 
 
 def test_segments_that_do_not_match_the_containers_still_add_up() -> None:
-    two = "GPU0,NVIDIA,500,3:;GPU0,NVIDIA,700,4:;"
-    init = [container(name="a"), container(name="b")]
-    held = shares(two, container(name="x"), initContainers=init)  # 2 segments, 3 containers: both on the app container
-    assert held == (Share(2, "GPU0", 500, 30), Share(2, "GPU0", 700, 40))
-    assert shares(two, container(name="x")) == (Share(0, "GPU0", 500, 30), Share(0, "GPU0", 700, 40))
+    two = "GPU0,NVIDIA,500,3:;GPU1,NVIDIA,500,3:;"
+    init, asks = [container(name="a"), container(name="b")], container({GPU: 2, MEM: 500, CORES: 3}, name="x")
+    held = shares(two, asks, initContainers=init)  # 2 segments, 3 containers: both on the app container
+    assert held == (Share(2, "GPU0", 500, 30), Share(2, "GPU1", 500, 30))
+    assert shares(two, asks) == (Share(0, "GPU0", 500, 30), Share(0, "GPU1", 500, 30))
+
+
+def test_cards_that_were_not_asked_for_are_not_held() -> None:
+    assert shares("GPU0,NVIDIA,500,3:;", container(name="x")) == ()
 
 
 def test_v27_init_containers_that_ended_give_back_what_only_they_held() -> None:
@@ -92,11 +98,16 @@ def test_v27_init_containers_that_ended_give_back_what_only_they_held() -> None:
     assert shares(text, app, initContainers=init, status=ended) == both[1:]
 
 
+def part(amount: int, name: str) -> Object:
+    """A container that asks for so many MiB and per cent of one card."""
+    return container({GPU: 1, MEM: amount, CORES: amount}, name=name)
+
+
 def test_v27_a_sidecar_keeps_its_card() -> None:
     text = "GPU0,NVIDIA,1,1:;GPU0,NVIDIA,2,2:;GPU0,NVIDIA,3,3:;"
-    init = [container(name="init"), container(name="side", restartPolicy="Always")]
+    init = [part(1, "init"), {**part(2, "side"), "restartPolicy": "Always"}]
     ended = {"initContainerStatuses": [{"name": "init", "state": {"terminated": {"exitCode": 0}}}]}
-    held = shares(text, container(name="app"), initContainers=init, status=ended)
+    held = shares(text, part(3, "app"), initContainers=init, status=ended)
     assert held == (Share(1, "GPU0", 2, 20), Share(2, "GPU0", 3, 30))
 
 

@@ -11,7 +11,21 @@ from dovetail.kube.settings import Settings
 from dovetail.kube.vendors import DEFAULT_VENDORS
 from dovetail.model.pod import ContainerKind, DeviceAsk, DeviceRules, Profile
 from dovetail.model.reason import Reason
-from tests.kube.manifests import CORES, GPU, MEM, PCT, ask_of, container, gpu_pod, node, only_pod, pod, read, said
+from tests.kube.manifests import (
+    CORES,
+    GPU,
+    MEM,
+    PCT,
+    ask_of,
+    container,
+    gpu_pod,
+    node,
+    only_pod,
+    other,
+    pod,
+    read,
+    said,
+)
 from tests.kube.manifests import card as registered
 
 
@@ -38,9 +52,8 @@ def asks(count: int, mib: int = 0, percent: int | None = None, cores: int = 0) -
         ({"gpu": 1, "gpumem": 2000, "pct": 0}, asks(1, 2000)),
         ({"gpu": 1, "gpumem": 2000, "pct": 50}, asks(1, 2000)),  # if both are given, gpumem wins
         ({"gpu": 1, "gpumem": 0}, asks(1, 0, 100)),
-        ({"gpu": 1, "gpumem": "16Gi"}, None),
-        ({"gpu": 1, "gpumem": "16.0Gi"}, None),
-        ({"gpu": 1, "gpumem": "1000.5"}, None),
+        ({"gpu": 1, "gpumem": "16Gi"}, asks(1, 16384)),
+        ({"gpu": 1, "gpumem": "16.0Gi"}, asks(1, 16384)),
         ({"gpu": 0}, None),
         ({"cpu": 1}, None),
         ({"gpu": 1, "gpumem": 1000, "gpucores": 120}, asks(1, 1000, None, 100)),
@@ -91,11 +104,86 @@ def test_a_part_of_a_card_without_a_count_is_one_card_by_the_webhook() -> None:
     assert ask_of(pod("p", container({}, {MEM: 1000}))) is None  # the webhook looks at limits only
 
 
-def test_gibibytes_are_warned_of_with_what_to_write() -> None:
-    (warning,) = said(read(gpu_pod(gpu=1, gpumem="16Gi")), "warning", MEM)
-    assert "write 16384" in warning.message  # 16 Gi = 17,179,869,184 = 16,384 Mi
-    assert warning.field == "spec.containers[0].resources.limits.nvidia.com/gpumem"
-    assert warning.where == "m.json#1 Pod default/p"
+@pytest.mark.parametrize(
+    ("written", "mib"),
+    [
+        ("8Gi", 8192),
+        ("8000Mi", 8000),
+        ("8589934592Ki", 8 << 20),
+        ("1.5Gi", 1536),
+        ("8G", 7630),  # 8,000,000,000 / 1,048,576 = 7,629.4, rounded up
+        ("500M", 477),  # 500,000,000 / 1,048,576 = 476.8
+        (8_000_000_000, 7630),  # what the API server stores as 8G
+        ("64Mi", 64),
+    ],
+)
+def test_a_unit_of_memory_is_understood_and_noted(written: str | int, mib: int) -> None:
+    source = gpu_pod(gpu=1, gpumem=written)
+    assert ask_of(source) == asks(1, mib)
+    given = read(source)
+    (note,) = said(given, "note", MEM)
+    assert f"{written} is read as {mib:,} MiB per card" in note.message
+    assert note.tell
+    assert note.field == "spec.containers[0].resources.limits.nvidia.com/gpumem"
+    assert note.where == "m.json#1 Pod default/p"
+    assert not said(given, "warning")
+
+
+@pytest.mark.parametrize(("written", "mib"), [("8k", 8000), (8000, 8000), (8192, 8192), ("8192", 8192), ("2e3", 2000)])
+def test_a_plain_number_is_mib_and_thousands_are_no_unit(written: str | int, mib: int) -> None:
+    """The API server stores 8000 as 8k."""
+    source = gpu_pod(gpu=1, gpumem=written)
+    assert ask_of(source) == asks(1, mib)
+    assert not said(read(source), "note", MEM)
+    assert not said(read(source), "warning")
+
+
+@pytest.mark.parametrize(
+    ("hard", "mib"),
+    [("2000", 2000), (2000, 2000), ("2k", 2000), ("1M", 1_000_000), ("16Gi", 16384), ("16G", 15258), ("0", 0)],
+)
+def test_a_quota_of_memory_is_mib_or_has_a_unit(hard: str | int, mib: int) -> None:
+    """1000000 is stored as 1M; 16,000,000,000 / 1,048,576 = 15,258.8, rounded down: a limit is not exceeded."""
+    (quota,) = read(other("ResourceQuota", name="q", spec={"hard": {"limits.nvidia.com/gpumem": hard}})).quotas
+    assert quota.device_memory_mib == {"NVIDIA": mib}
+
+
+def test_a_unit_needs_no_factor() -> None:
+    assert ask_of(gpu_pod(gpu=1, gpumem="1Gi"), nvidia(memory_factor=2)) == asks(1, 1024)
+
+
+@pytest.mark.parametrize(("written", "hint"), [(8, "8Gi"), ("8Mi", "8Gi"), (63, "63Gi")])
+def test_a_few_mib_are_doubted(written: str | int, hint: str) -> None:
+    source = gpu_pod(gpu=1, gpumem=written)
+    assert ask_of(source) == asks(1, int(str(written).removesuffix("Mi")))
+    (doubt,) = said(read(source), "warning", MEM)
+    assert "hardly meant" in doubt.message
+    assert f"write {hint}" in doubt.message
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        (17_179_869_184, "write 16384Mi"),  # 16 GiB in bytes, and a plain number is MiB
+        ("2147483648", "write 2048Mi"),
+        ("1000.5", "not a whole number"),
+        ("16Ki", "16,384 bytes"),
+        (1_000_000, "1,000,000 bytes"),  # stored as 1M: neither a megabyte nor a million MiB is an amount of memory
+        ("1Ei", "more than any card"),
+        ("8GB", "not a quantity"),
+    ],
+)
+def test_what_can_be_no_amount_of_memory_is_refused_and_the_card_stays_counted(written: str | int, hint: str) -> None:
+    source = gpu_pod(gpu=1, gpumem=written)
+    found = only_pod(source)
+    assert found.refusal is not None
+    assert found.refusal.reason is Reason.INVALID_REQUEST
+    assert found.refusal.message.startswith("nvidia.com/gpumem: ")
+    (error,) = said(read(source), "error", MEM)
+    assert hint in error.message
+    assert found.resources == {GPU: 1}
+    (running,) = read(node("n", registered("GPU-a")), pod("p", container({GPU: 1, MEM: written}), nodeName="n")).running
+    assert [ask.count for ask in running.pod.containers[0].asks] == [1]  # it runs: its card is held
 
 
 @pytest.mark.parametrize(

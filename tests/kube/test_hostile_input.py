@@ -37,6 +37,8 @@ AFFINITY = {
     }
 }
 
+TEMPLATE: Object = {"metadata": {"annotations": CARD_RULES}, "spec": {"containers": [container({GPU: 1, MEM: "8Gi"})]}}
+
 # Small valid inputs that together use every kind and every annotation we read.
 BASES: list[list[Object]] = [
     [
@@ -65,6 +67,15 @@ BASES: list[list[Object]] = [
         workload("Deployment", "web", {"metadata": GANG, "spec": {"containers": [container({GPU: 1})]}}, replicas=3),
         other("PodGroup", "scheduling.x-k8s.io/v1alpha1", "gang", spec={"minMember": 2}),
         workload("Job", "job", parallelism=2, completions=3),
+    ],
+    [
+        other("PyTorchJob", "kubeflow.org/v1", spec={"pytorchReplicaSpecs": {"Worker": {"template": TEMPLATE}}}),
+        other("Job", "batch.volcano.sh/v1alpha1", spec={"minAvailable": 1, "tasks": [{"template": TEMPLATE}]}),
+        other("JobSet", "jobset.x-k8s.io/v1alpha2", spec={"replicatedJobs": [{"template": {"spec": {}}}]}),
+        other("RayCluster", "ray.io/v1", spec={"headGroupSpec": {"template": TEMPLATE}, "workerGroupSpecs": []}),
+        other("LeaderWorkerSet", "leaderworkerset.x-k8s.io/v1", spec={"leaderWorkerTemplate": {"size": 2}}),
+        other("InferenceService", "serving.kserve.io/v1beta1", spec={"predictor": TEMPLATE["spec"]}),
+        other("Thing", "example.com/v1", spec={"deep": [TEMPLATE]}),
     ],
     [
         node("a"),

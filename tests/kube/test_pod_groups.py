@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from dovetail.model.pod import Quota
+from dovetail.kube.settings import Settings
+from dovetail.model.pod import Quota, Refusal
+from dovetail.model.reason import Reason
 from tests.kube.manifests import GPU, MEM, Object, container, node, only_pod, other, pod, read, said, workload
 
 
@@ -26,12 +28,12 @@ def test_members_by_label_or_annotation(api: str, spec: Object, meta: Object) ->
     members = [pod("b", meta=meta), pod("a", meta=meta), pod("c", meta=meta, nodeName="n")]
     (group,) = read(pod_group(api, **spec), *members, node("n")).groups
     assert (group.name, group.title, group.minimum, group.running) == (
-        "PodGroup/default/gang",
+        f"PodGroup/default/gang@{api.partition('/')[0]}",
         "default/gang",
         3,
         1,
     )
-    assert [(member.name, member.group) for member in group.pods] == [("a", "default/gang"), ("b", "default/gang")]
+    assert [(member.name, member.group) for member in group.pods] == [("a", group.name), ("b", group.name)]
 
 
 def test_kubernetes_own_pod_group() -> None:
@@ -56,17 +58,42 @@ def test_a_pod_named_like_a_pod_group_is_another_group() -> None:
     assert len({group.name for group in given.groups}) == 2
 
 
-def test_a_group_that_is_not_there_is_warned_of() -> None:
-    given = read(pod(meta=FAMILIES[0][2]))
-    assert [(group.name, group.minimum) for group in given.groups] == [("default/p", 1)]
+@pytest.mark.parametrize(("api", "spec", "meta"), FAMILIES)
+def test_a_pod_whose_group_is_not_there_is_not_placed_alone(api: str, spec: Object, meta: Object) -> None:
+    (group,) = read(pod("a", meta=meta), pod("b", meta=meta)).groups
+    refusals = {member.refusal for member in group.pods}
+    (place, named), api_group = next(iter(meta.items())), api.partition("/")[0]
+    text = f"PodGroup default/gang ({api_group}) is not in the input; add it with -f or remove the "
+    assert refusals == {Refusal(Reason.GROUP_UNKNOWN, f"{text}{place.removesuffix('s')} {next(iter(named))}")}
+
+
+def test_on_request_a_pod_whose_group_is_not_there_is_placed_alone_and_warned_of() -> None:
+    given = read(pod(meta=FAMILIES[0][2]), settings=Settings(unknown_group="alone"))
+    assert [(group.name, group.minimum, group.pods[0].refusal) for group in given.groups] == [("default/p", 1, None)]
     assert said(given, "warning", "scheduling.x-k8s.io/pod-group")
 
 
-def test_two_kinds_of_one_name_are_warned_of_and_the_named_one_counts() -> None:
+def test_on_request_kubernetes_own_pod_group_is_still_waited_for() -> None:
+    given = read(pod(schedulingGroup={"podGroupName": "gang"}), settings=Settings(unknown_group="alone"))
+    refusal = given.groups[0].pods[0].refusal
+    assert refusal is not None
+    assert refusal.reason is Reason.GROUP_UNKNOWN
+
+
+def test_of_two_kinds_of_one_name_the_named_one_counts() -> None:
     first, second = pod_group(FAMILIES[0][0], minMember=2), pod_group(FAMILIES[1][0], minMember=5)
     given = read(first, second, pod(meta=FAMILIES[0][2]))
     assert given.groups[0].minimum == 2
-    assert said(given, "warning", "metadata.name")
+
+
+def test_a_group_of_the_wrong_kind_is_not_taken_and_is_named() -> None:
+    given = read(pod_group(FAMILIES[1][0], minMember=1), pod(meta=FAMILIES[0][2]))
+    refusal = given.groups[0].pods[0].refusal
+    assert refusal is not None
+    assert (
+        "there is one of scheduling.sigs.k8s.io, which the label pod-group.scheduling.sigs.k8s.io names"
+        in refusal.message
+    )
 
 
 def test_a_negative_minimum_is_an_error() -> None:

@@ -14,7 +14,7 @@ from dovetail.model.volumes import (
     Capacity,
     Claim,
     ClaimRef,
-    Driver,
+    CsiDriver,
     StorageClass,
     Volume,
     VolumeFact,
@@ -200,8 +200,8 @@ def test_what_nodes_and_drivers_can_attach_and_make() -> None:
     assert only_fact(manifests.other("CSINode", STORAGE, "a", spec={"drivers": drivers})) == AttachLimits(
         "a", {"one": 3, "none": 0}
     )
-    assert only_fact(manifests.other("CSIDriver", STORAGE, "d", spec={"storageCapacity": True})) == Driver("d", True)
-    assert only_fact(manifests.other("CSIDriver", STORAGE, "d", spec={})) == Driver("d")
+    assert only_fact(manifests.other("CSIDriver", STORAGE, "d", spec={"storageCapacity": True})) == CsiDriver("d", True)
+    assert only_fact(manifests.other("CSIDriver", STORAGE, "d", spec={})) == CsiDriver("d")
     spec = {"attacher": "d", "nodeName": "a", "source": {"persistentVolumeName": "v"}}
     assert only_fact(manifests.other("VolumeAttachment", STORAGE, "x", spec=spec)) == Attachment("x", "a", "d", "v")
 

@@ -127,10 +127,10 @@ def test_order_is_priority_age_namespace_name() -> None:
 
 def test_cron_jobs_and_other_kinds_are_counted() -> None:
     cron = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "nightly"}, "spec": {}}
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "s"}}
     foreign = {"apiVersion": "metrics.example.com/v1", "kind": "Node", "metadata": {"name": "n"}, "spec": 3}
-    given = read(cron, service, service, foreign)
-    assert given.ignored == {"CronJob": 1, "Node": 1, "Service": 2}
+    given = read(cron, config, config, foreign)
+    assert given.ignored == {"ConfigMap": 2, "CronJob": 1, "Node": 1}
     assert said(given, "note")[0].where == "m.json#1 CronJob nightly"
 
 

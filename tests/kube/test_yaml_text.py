@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.kube.yaml_text import TextError, documents
+from tests.properties import with_examples
 
 TEXTS = st.text(max_size=12).filter(lambda text: "e" not in text.lower())  # PyYAML writes the text 1e3 without quotes
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), TEXTS)
@@ -25,7 +26,7 @@ def read(text: str) -> list[Any]:
 
 
 @given(TREES)
-@settings(max_examples=200, deadline=None)
+@with_examples(200)
 def test_what_pyyaml_writes_is_read_back(tree: Any) -> None:
     shared = {"first": tree, "again": tree}  # the dumper writes collections that occur twice as an anchor and an alias
     text = yaml.dump(shared, Dumper=yaml.CSafeDumper, allow_unicode=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import urllib.error
 import urllib.request
@@ -13,6 +14,7 @@ from tools.controlplane.access import grant_dovetail
 from tools.controlplane.plane import ControlPlane
 from tools.controlplane.process import Process, free_ports
 
+_numbers = itertools.count()
 DOVETAIL = str(Path(sys.executable).parent / "dovetail")
 
 
@@ -27,7 +29,7 @@ class Dovetail:
             *(DOVETAIL, "--debug", "scheduler", "--kubeconfig", str(plane.kubeconfig("dovetail"))),
             *("--listen", f"127.0.0.1:{self.port}", "--identity", "test", *quick, *options),
         ]
-        self.log = plane.path / "dovetail.log"
+        self.log = plane.path / f"dovetail-{next(_numbers)}.log"
         self.process: Process | None = None
 
     def start(self, wait: bool = True) -> None:
@@ -43,7 +45,7 @@ class Dovetail:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code, ""
+            return error.code, error.read().decode()
         except OSError:
             return 0, ""
 

@@ -19,6 +19,7 @@ from queue import Empty, Queue
 from typing import Any
 
 from tests.live.oracle_cases import CLAIMS, FINALIZER, HEAVY, RANKS, SPACES, ZONE
+from tests.live.oracle_selectors import SELECTING
 from tools.controlplane.client import ApiError, Client, Object, path_of
 from tools.controlplane.objects import condition
 from tools.controlplane.plane import ControlPlane
@@ -32,12 +33,14 @@ OWN_GATE = {"name": "example.com/nominated"}
 NO_SCORE = ("NodeResourcesFit", "NodeResourcesBalancedAllocation")
 
 
-def configuration(port: int) -> Object:
+def configuration(port: int, by_default: bool = False) -> Object:
+    """`by_default`: resources are scored and pods spread as kube-scheduler does on its own."""
     spread = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "PodTopologySpreadArgs", "defaultingType": "List"}
-    plugins = {
-        "score": {"disabled": [{"name": name} for name in NO_SCORE]},
-        "postFilter": {"disabled": [{"name": "*"}]},
-    }
+    plugins = {"postFilter": {"disabled": [{"name": "*"}]}}
+    if by_default:
+        spread["defaultingType"] = "System"
+    else:
+        plugins["score"] = {"disabled": [{"name": name} for name in NO_SCORE]}
     return {
         "parallelism": 1,
         "clientConnection": {"qps": 10_000, "burst": 10_000},
@@ -121,6 +124,7 @@ class Oracle:
     def __init__(self, api: Client, ear: Ear) -> None:
         self.api, self.ear = api, ear
         self.facts: list[Object] = []  # claims and volumes, the same for all cases
+        self.selecting: list[Object] = []  # Services and controllers, likewise
         self._settled: dict[str, Queue[Object]] = {}  # uid -> what the watch saw of it once it was decided
         self._released: set[str] = set()  # uids of pods whose gate was taken away
         self._probes = 0
@@ -137,6 +141,7 @@ class Oracle:
         for name, value in {**RANKS, FIRST: 1_000_000}.items():
             rank = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
             self.api.create({**rank, "value": value})
+        self.selecting = [self.api.create(item) for item in SELECTING]
         for claim, zones in CLAIMS.items():
             self.facts += [self.api.create(item) for item in _bound(claim, zones)]
 
@@ -281,12 +286,12 @@ class Oracle:
 
 
 @contextmanager
-def oracle(plane: ControlPlane, api: Client) -> Iterator[Oracle]:
+def oracle(plane: ControlPlane, api: Client, by_default: bool = False) -> Iterator[Oracle]:
     ear = Ear()
     with listening(ear) as port:
         made = Oracle(api, ear)
         made.furnish()
-        plane.start_scheduler(configuration(port))
+        plane.start_scheduler(configuration(port, by_default))
         try:
             with made.watching():
                 yield made

@@ -116,3 +116,10 @@ def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(building.CannotBuild, match="undefined: nonsense"):
         building.build(recipe)
     assert [path.name for path in (tmp_path / "cache" / "dovetail" / "controlplane").iterdir()] == [".tiny.lock"]
+
+
+def test_programs_that_others_could_replace_are_not_run(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o777)
+    with pytest.raises(binaries.Missing, match=r"are not run: other users may write to .*/cache \(mode 0777\)"):
+        binaries.find()

@@ -7,13 +7,17 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.live.dovetail_process import scheduling
+from tools.controlplane.access import DEPLOY, grant_dovetail
 from tools.controlplane.client import ApiError, Client, Object
+from tools.controlplane.kubelet import Kubelet
+from tools.controlplane.objects import gpu_limits, node, pod
 from tools.controlplane.plane import ControlPlane
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+MANIFESTS = sorted(str(path.relative_to(DEPLOY)) for path in DEPLOY.rglob("*.yaml"))
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in DEPLOY.glob("*.yaml")))
+@pytest.mark.parametrize("name", MANIFESTS)
 def test_the_manifests_apply(name: str, plane: ControlPlane, api: Client) -> None:
     said = plane.kubectl("apply", "-f", str(DEPLOY / name))
     objects: list[Object] = [item for item in yaml.safe_load_all((DEPLOY / name).read_text(encoding="utf-8")) if item]
@@ -31,9 +35,83 @@ def test_the_manifests_apply(name: str, plane: ControlPlane, api: Client) -> Non
         ("DELETE", "/api/v1/nodes/x"),
         ("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"),
         ("GET", "/api/v1/configmaps"),
+        ("PATCH", "/api/v1/namespaces/default/pods/x"),
     ],
 )
 def test_the_scheduler_may_not(verb: str, path: str, dovetail_api: Client) -> None:
     with pytest.raises(ApiError) as refused:
         dovetail_api.ask(verb, path)
     assert refused.value.status == 403
+
+
+def test_what_is_optional_is_not_applied_with_the_rest() -> None:
+    """`kubectl apply -f deploy/` does not go into folders: rights that few need are asked for by name."""
+    roles = [item for item in _objects(DEPLOY / "rbac.yaml") if item["kind"] in ("ClusterRole", "Role")]
+    written = [
+        (resource, verb)
+        for role in roles
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        if verb not in ("get", "list", "watch")
+    ]
+    assert sorted(written) == [
+        ("events", "create"),
+        ("leases", "create"),
+        ("leases", "update"),
+        ("persistentvolumeclaims", "patch"),
+        ("persistentvolumes", "patch"),
+        ("pods/binding", "create"),
+        ("pods/status", "patch"),
+    ]
+    assert {path.name for path in (DEPLOY / "optional").glob("*.yaml")} >= {"hami-lock.yaml", "metrics-auth.yaml"}
+
+
+def test_the_shipped_pod_passes_pod_security_restricted(api: Client) -> None:
+    labels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "restricted", "labels": labels}})
+    (deployment,) = [item for item in _objects(DEPLOY / "deployment.yaml") if item["kind"] == "Deployment"]
+    template = deployment["spec"]["template"]
+    meta = {"name": "scheduler", "namespace": "restricted", "labels": template["metadata"]["labels"]}
+    api.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]})
+    spec = api.get("Pod", "scheduler", "restricted")["spec"]
+    assert spec["automountServiceAccountToken"] is True  # the ServiceAccount says no: nobody else gets its token
+    spec["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
+    with pytest.raises(ApiError) as refused:  # the namespace does refuse
+        api.create(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {**meta, "name": "more"}, "spec": template["spec"] | spec}
+        )
+    assert "violates PodSecurity" in str(refused.value)
+
+
+def _objects(manifest: Path) -> list[Object]:
+    return [item for item in yaml.safe_load_all(manifest.read_text(encoding="utf-8")) if item]
+
+
+LATER_RIGHTS = ("services", "replicasets", "leases")  # in rules of the ClusterRole that older versions do not have
+
+
+def test_the_roles_of_an_older_version_do_not_stop_scheduling(
+    plane: ControlPlane, api: Client, kubelet: Kubelet, tmp_path: Path
+) -> None:
+    items = _objects(DEPLOY / "rbac.yaml")
+    for item in items:
+        if item["kind"] == "ClusterRole":
+            item["rules"] = [rule for rule in item["rules"] if not set(LATER_RIGHTS) & set(rule["resources"])]
+        if item["kind"] == "Role":
+            item["rules"] = [
+                {**rule, "verbs": [verb for verb in rule["verbs"] if verb != "list"]} for rule in item["rules"]
+            ]
+    older = tmp_path / "rbac.yaml"
+    older.write_text(yaml.safe_dump_all(items), encoding="utf-8")
+    grant_dovetail(api, older)
+    api.create(node("a", gpus=1))
+    with scheduling(plane) as dovetail:
+        api.create(pod("p", gpu_limits(1)))
+        api.wait_until(lambda: api.get("Pod", "p")["spec"].get("nodeName") == "a", "the pod is bound")
+        status, text = dovetail.get("/readyz")
+        assert status == 200
+        assert "other Dovetails cannot be looked for" in text
+        words = dovetail.words()
+    for resource in ("services", "replicationcontrollers", "replicasets", "statefulsets", "leases"):
+        assert f'lacks verb "list" on resource "{resource}"' in words

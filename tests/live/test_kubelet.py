@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tools.controlplane.client import Client, Object
@@ -96,6 +98,32 @@ def test_heartbeats_change_the_node(api: Client, kubelet: Kubelet) -> None:
     after = api.get("Node", "a")
     assert after["status"]["allocatable"] == before["status"]["allocatable"]
     assert [entry["type"] for entry in after["status"]["conditions"]] == ["Ready"]
+
+
+def test_extended_resources_of_the_capacity_become_allocatable(api: Client, kubelet: Kubelet) -> None:
+    kubelet.advertises = True
+    api.create(node("a"))
+
+    def offers(amount: str | None) -> bool:
+        return bool(api.get("Node", "a")["status"]["allocatable"].get("example.com/dongle") == amount)
+
+    for amount in ("3", None):
+        api.patch("Node", "a", {"status": {"capacity": {"example.com/dongle": amount}}}, part="status")
+        api.wait_until(partial(offers, amount), f"{amount} dongles")
+
+
+def test_a_pod_is_gone_when_its_pre_stop_hook_has_slept(api: Client, kubelet: Kubelet) -> None:
+    api.create(node("a"))
+    made = pod("p", terminationGracePeriodSeconds=600)
+    made["spec"]["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": 600}}}
+    api.create(made)
+    api.bind("p", "a")
+    bind(api, "q")
+    for name in ("p", "q"):
+        in_phase(api, name, "Running")
+        api.delete("Pod", name, gracePeriodSeconds=700)
+    api.wait_until(lambda: api.find("Pod", "q") is None, "the pod without a hook is gone")
+    assert api.get("Pod", "p")["metadata"]["deletionTimestamp"]
 
 
 def test_it_goes_on_after_the_api_server_was_away(plane: ControlPlane, api: Client, kubelet: Kubelet) -> None:

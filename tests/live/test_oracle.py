@@ -19,6 +19,7 @@ from dovetail.engine.scheduler import Scheduler
 from dovetail.kube import objects
 from dovetail.kube.decode import Found, convert
 from dovetail.kube.nodes import node_from
+from dovetail.kube.owners import maker
 from dovetail.kube.problems import Problems
 from dovetail.kube.requests import Template, pod_from
 from dovetail.kube.settings import Settings
@@ -32,7 +33,7 @@ from dovetail.model.events import (
     PodObserved,
     VolumesChanged,
 )
-from dovetail.model.pod import Group, Pod, PreferenceWeights, RunningPod
+from dovetail.model.pod import DEFAULT_PROFILE, Group, Pod, PreferenceWeights, RunningPod
 from dovetail.model.reason import Reason, name
 from dovetail.model.rules import Requirement
 from tests.live.oracle import Oracle, Outcome, oracle
@@ -77,8 +78,8 @@ NOMINATED = ("kept for it", "room for both", "outranked", "needed there", "own t
 class Mirror:
     """Our side: the same API objects, decoded and put to the engine."""
 
-    def __init__(self, facts: list[Object], namespaces: dict[str, dict[str, str]]) -> None:
-        self.problems = Problems()
+    def __init__(self, facts: list[Object], namespaces: dict[str, dict[str, str]], settings: Settings) -> None:
+        self.problems, self.settings = Problems(), settings
         self.scheduler = Scheduler(mode="interpreted")
         for space, labels in namespaces.items():
             self.scheduler.handle(NamespaceChanged(0.0, space, labels))
@@ -91,14 +92,15 @@ class Mirror:
         return Found(meta["name"], item["kind"], "", meta.get("namespace", ""), meta["name"], value)
 
     def put_node(self, item: Object) -> None:
-        node = node_from(self._found(item, objects.Node), Settings().vendors, self.problems)
+        node = node_from(self._found(item, objects.Node), self.settings.vendors, self.problems)
         self.scheduler.handle(NodeChanged(0.0, node))
 
     def read(self, item: Object) -> Pod:
         source: objects.Pod = self._found(item, objects.Pod).value
         meta = source.metadata
         template = Template(meta.name, "spec", meta.namespace, meta.name, meta, source.spec, source.status)
-        return replace(pod_from(template, Settings(), self.problems), uid=meta.uid)
+        read = pod_from(template, self.settings, self.problems)
+        return replace(read, uid=meta.uid, maker=maker(meta, meta.namespace))
 
     def put_pod(self, item: Object) -> None:
         running = RunningPod(replace(self.read(item), refusal=None), item["spec"]["nodeName"], ())
@@ -170,9 +172,11 @@ class Tally:
 class Trial:
     """One case on both sides."""
 
+    settings = Settings(cpu_profile=DEFAULT_PROFILE)  # resources are not scored
+
     def __init__(self, kube: Oracle, given: Case, namespaces: dict[str, dict[str, str]], tally: Tally) -> None:
         self.kube, self.case, self.tally = kube, given, tally
-        self.ours = Mirror(kube.facts, namespaces)
+        self.ours = Mirror(kube.facts, namespaces, self.settings)
         self.there: list[Object] = []
         self.nominated: dict[str, tuple[Object, str]] = {}  # name -> pod, node
 
@@ -249,8 +253,12 @@ class Trial:
             elif alone[node] is Reason.POD_AFFINITY and self.ours.reason_beside(pod, node) is Reason.OK:
                 count["needed there"] += 1
 
+    def worth(self, pod: Pod, feasible: frozenset[str]) -> dict[str, int]:
+        """By node what kube-scheduler's scores add up to."""
+        return self.ours.points(pod, feasible, PreferenceWeights())
+
     def compare_choice(self, made: Object, pod: Pod, theirs: Outcome) -> None:
-        points = self.ours.points(pod, theirs.feasible, PreferenceWeights())
+        points = self.worth(pod, theirs.feasible)
         best = {node for node, worth in points.items() if worth == max(points.values())}
         ours = self.ours.choice(pod)
         if theirs.node not in best or ours not in best:

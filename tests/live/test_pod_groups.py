@@ -38,7 +38,7 @@ def test_members_wait_for_their_pod_group_and_for_each_other(gang_plane: Control
     with scheduling(gang_plane):
         api.create(member("a"))
         said = reason(api, "a")
-        assert said["reason"] == "GroupIncomplete"
+        assert said["reason"] == "GroupUnknown"
         assert "PodGroup default/gang (scheduling.k8s.io) does not exist" in said["message"]
         group = {
             "apiVersion": "scheduling.k8s.io/v1alpha2",
@@ -47,6 +47,6 @@ def test_members_wait_for_their_pod_group_and_for_each_other(gang_plane: Control
             "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
         }
         api.ask("POST", GROUPS, group)
-        api.wait_until(lambda: "minMember" in reason(api, "a")["message"], "a knows its group", 30)
+        api.wait_until(lambda: "1 of 2 members of default/gang" in reason(api, "a")["message"], "a knows its group", 30)
         api.create(member("b"))
         assert placed(api, "a", "b") == ["n", "n"]

@@ -96,7 +96,8 @@ def test_why_a_pod_waits_is_said_once_and_by_type(plane: ControlPlane, api: Clie
         api.create(objects.pod("large", objects.gpu_limits(1, memory=99_999)))
         said = reason(api, "large")
         assert said["reason"] == "Unschedulable"
-        assert said["message"] == "0/2 nodes are available: 1 taint not tolerated, 1 GPU memory short."
+        short = "GPU memory short by 84,639 MiB on 1 node"  # 99,999 − 15,360
+        assert said["message"] == f"0/2 nodes are available: {short}; taint x:NoSchedule not tolerated on 1 node."
         claims = [{"name": "gpu", "resourceClaimName": "mine"}]
         if plane.version >= (1, 34):  # before, resource claims were not served and the field was dropped
             api.create(objects.pod("claims", {"cpu": "1"}, resourceClaims=claims))
@@ -150,7 +151,9 @@ def test_a_pod_placed_says_which_cards_in_an_event(plane: ControlPlane, api: Cli
         (piece,) = pieces(api.get("Pod", "p"))
         assert (piece.card, piece.memory, piece.cores) == ("GPU-a-0", 4096, 30)
 
-        def told() -> list[str]:
-            return [event["message"] for event in api.list("Event") if event["reason"] == "Scheduled"]
+        def told() -> list[tuple[str, str]]:
+            events = [event for event in api.list("Event") if event["reason"] == "Scheduled"]
+            return [(event["reportingComponent"], event["message"]) for event in events]
 
-        assert api.wait_until(told, "an event says so", 30) == ["placed default/p on a: GPU-a-0 (4096 MiB, 30 %)"]
+        said = "Successfully assigned default/p to a: GPU-a-0 (4096 MiB, 30 %)"
+        assert api.wait_until(told, "an event says so", 30) == [("dovetail", said)]

@@ -17,6 +17,7 @@ from dovetail.kube.live.volume_mirror import PATHS, TYPES, VolumeMirror
 from dovetail.kube.live.volumes import NotBound, Task, Why, bind_volumes
 from dovetail.model.volumes import Claim, Volume, VolumeChoice
 from tests.engine.storeroom import Storeroom, pod
+from tools.controlplane.access import grant_dovetail
 from tools.controlplane.client import Client, Object
 from tools.controlplane.plane import ControlPlane
 
@@ -120,7 +121,8 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(plane: ControlPlane, *objects: Object) -> AsyncIterator[Cluster]:
-    async with Api(Credentials(from_files([plane.kubeconfig("admin")]))) as api:
+    grant_dovetail(plane.client())
+    async with Api(Credentials(from_files([plane.kubeconfig("dovetail")]))) as api:
         here = Cluster(api, plane.client())
 
         def listener(kind: str) -> Any:

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from dovetail.engine.explain import verdicts
 from dovetail.engine.usage import usage
@@ -16,11 +16,12 @@ from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 from tests.builders import ask, card, cluster, group, node, pod
 from tests.engine.pictures import alone, made, picture, said
 from tests.engine.test_choices import accepts, only_cards
+from tests.properties import with_examples
 from tests.strategies import World, worlds
 
 EVERY = [(name, "spread") for name in NODE_POLICIES] + [("binpack", name) for name in DEVICE_POLICIES]
 checks = pytest.mark.parametrize(("node_policy", "gpu_policy"), EVERY, ids=lambda name: name)
-few = settings(settings.get_profile("policies"))
+few = with_examples(30)
 
 
 def profile(node_policy: str, gpu_policy: str) -> tuple[Profile, ...]:

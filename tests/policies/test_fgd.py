@@ -12,7 +12,7 @@ from math import exp
 from random import Random
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.engine.explain import verdicts
@@ -23,8 +23,9 @@ from dovetail.policies.outlook import points_of, tables, usable
 from dovetail.policies.typical import TypicalPod, most_frequent
 from tests.builders import ask, card, cluster, node, place, pod, use
 from tests.policies.fleet import MODELS, Machine, Request, assert_best, built, pod_of
+from tests.properties import with_examples
 
-many = settings(settings.get_profile("policies"), max_examples=400)
+many = with_examples(400)
 
 
 def fragments(machine: Machine, workload: list[Request]) -> Fraction:

@@ -11,7 +11,7 @@ from math import floor
 from random import Random
 from typing import NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.engine.explain import verdicts
@@ -24,8 +24,9 @@ from dovetail.policies.typical import TypicalPod
 from dovetail.policies.values import card_values, cpu_factors, prices
 from tests.builders import ask, card, cluster, node, place, pod
 from tests.policies.fleet import MODELS, Machine, Request, assert_best, built, pod_of
+from tests.properties import with_examples
 
-many = settings(settings.get_profile("policies"), max_examples=150)
+many = with_examples(150)
 
 
 # ---- the definition

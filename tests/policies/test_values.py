@@ -8,13 +8,14 @@ from math import exp, log
 from operator import mul
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.policies.typical import TypicalPod
 from dovetail.policies.values import card_values, cpu_factors, prices
+from tests.properties import with_examples
 
-some = settings(settings.get_profile("policies"), max_examples=40)
+some = with_examples(40)
 
 
 def part(milli: int, times: int = 1, cpu: int = 0, kinds: Sequence[int] = (0,)) -> TypicalPod:

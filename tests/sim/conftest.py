@@ -6,10 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 ROOT = Path(__file__).parent.parent.parent
-CALM = settings(deadline=None, derandomize=True, database=None)  # the same examples in every run, on a busy machine too
 
 
 def data_dir() -> Path:

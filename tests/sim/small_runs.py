@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from dovetail.sim.compare import Case, Findings, Plan, plan, run_all
+from dovetail.sim.compare import RunPlan, RunResults, TraceCase, plan, run_all
 from dovetail.sim.results_cache import ResultsCache
 from dovetail.sim.runs import Recipe, Setting
 from dovetail.sim.workload import Workload
@@ -19,12 +19,12 @@ def quiet(what: str, done: int, total: int) -> None:
     pass
 
 
-def small_plan(policies: tuple[str, ...] = ("best-fit", "fgd"), seeds: tuple[int, ...] = (1, 2)) -> Plan:
-    return plan([Case(RECIPE)], policies, seeds, PLAIN)
+def small_plan(policies: tuple[str, ...] = ("best-fit", "fgd"), seeds: tuple[int, ...] = (1, 2)) -> RunPlan:
+    return plan([TraceCase(RECIPE)], policies, seeds, PLAIN)
 
 
-def found(planned: Plan, cache: ResultsCache | None, workers: int = 1) -> Findings:
-    findings = Findings(planned)
+def found(planned: RunPlan, cache: ResultsCache | None, workers: int = 1) -> RunResults:
+    findings = RunResults(planned)
     run_all(findings, quiet, workers=workers, cache=cache)
     return findings
 

@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 import pytest
 
-from dovetail.sim.compare import Case, plan
+from dovetail.sim.compare import TraceCase, plan
 from dovetail.sim.orders import Order, Orders, draw_order
 from dovetail.sim.results import Inflation
 from dovetail.sim.results_cache import ResultsCache
-from dovetail.sim.runs import Recipe, Setting, Task, digest_of, key_of, run, settled, trace_of
+from dovetail.sim.runs import Recipe, RunTask, Setting, digest_of, key_of, run, settled, trace_of
 from dovetail.sim.trace import Job, Machine, Trace, TraceError
 from dovetail.sim.variants import compressed
 from dovetail.sim.workload import Workload
@@ -69,7 +69,7 @@ def test_processes_find_what_one_finds() -> None:
 ORDER = draw_order(TRACE, 5)
 SWAPPED = Order(5, np.flip(ORDER.arrivals), ORDER.nodes)
 OTHER_NODES = Order(5, ORDER.arrivals, np.flip(ORDER.nodes))
-BASE = Task(digest_of(TRACE), TRACE.name, "fgd", 5, PLAIN, ORDER)
+BASE = RunTask(digest_of(TRACE), TRACE.name, "fgd", 5, PLAIN, ORDER)
 
 
 @pytest.mark.parametrize(
@@ -118,14 +118,14 @@ def test_the_digest_changes_with_every_field_of_a_trace() -> None:
 
 def test_two_traces_of_one_name_are_refused() -> None:
     with pytest.raises(TraceError, match="two traces are called 'generated'"):
-        plan([Case(TRACE), Case(RECIPE)], ["fgd"], [1], PLAIN)
+        plan([TraceCase(TRACE), TraceCase(RECIPE)], ["fgd"], [1], PLAIN)
 
 
 def test_an_order_without_the_seed_is_refused_before_anything_runs(tmp_path: Path) -> None:
     path = tmp_path / "orders.npz"
     np.savez(path, arrivals_5=ORDER.arrivals, nodes_5=ORDER.nodes)
     with pytest.raises(TraceError, match="has no order for seed 6; there are 5"):
-        plan([Case(TRACE, Orders.open(path))], ["fgd"], [5, 6], PLAIN)
+        plan([TraceCase(TRACE, Orders.open(path))], ["fgd"], [5, 6], PLAIN)
 
 
 def test_small_work_is_interpreted() -> None:
@@ -144,7 +144,7 @@ def test_the_pods_of_a_gang_are_all_placed_or_none_is() -> None:
     machines = (Machine("a", 8000, 8192, 2, "T4", 15360),)
     jobs = (Job("train", 100, 100, 1, 1000, pods=3), Job("tune", 100, 100, 1, 1000, pods=2))
     order = Order(0, np.array([0, 1]), np.array([0]))
-    result = run(Task("", "gang", "best-fit", 0, PLAIN, order), Trace("gang", machines, jobs))
+    result = run(RunTask("", "gang", "best-fit", 0, PLAIN, order), Trace("gang", machines, jobs))
     assert isinstance(result, Inflation)
     assert (result.decisions, result.failed) == (5, 3)
     assert result.arrived_pct == 250

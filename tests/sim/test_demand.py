@@ -61,7 +61,7 @@ def test_compute_and_memory_of_a_card_are_summed_apart() -> None:
 def test_what_is_idle_in_time_mode() -> None:
     """Eight halves on two cards: four at a time, and nothing that anybody could use is idle meanwhile."""
     jobs = tuple(Job(f"{n}", 100, 100, 1, gpu_memory_mib=40_000, duration=3600.0) for n in range(8))
-    log: list[timeline.Entry] = []
+    log: list[timeline.LogEntry] = []
     result = timeline.replay(Trace("t", (LARGE,), jobs), "best-fit", mode="interpreted", log=log)
     assert (result.hours_capacity, result.hours_allocated, result.hours_idle_while_wanted) == (4, 4, 0)
     assert result.delays.longest == 3600

@@ -8,13 +8,13 @@ from importlib.util import find_spec
 
 import pytest
 
-from dovetail.sim.compare import Findings, run_all
-from dovetail.sim.executors import CannotRun, Here, Pool, executor_on
+from dovetail.sim.compare import RunResults, run_all
+from dovetail.sim.executors import CannotRun, Here, ProcessPool, executor_on
 from tests.sim.small_runs import found, quiet, small_plan, timeless
 
 
 def found_on(where: str) -> list[object]:
-    findings = Findings(small_plan())
+    findings = RunResults(small_plan())
     run_all(findings, quiet, on=where, workers=1)
     return [timeless(result) for result in findings.results]
 
@@ -69,4 +69,4 @@ def test_nowhere_is_refused(where: str) -> None:
 def test_no_more_processes_than_runs() -> None:
     assert isinstance(executor_on(None, workers=8, tasks=1), Here)
     assert isinstance(executor_on(None, workers=1, tasks=8), Here)
-    assert isinstance(executor_on(None, workers=2, tasks=8), Pool)
+    assert isinstance(executor_on(None, workers=2, tasks=8), ProcessPool)

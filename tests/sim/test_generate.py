@@ -22,7 +22,7 @@ from dovetail.sim.jobs_file import read_jobs, read_machines, write_jobs, write_m
 from dovetail.sim.summary import summarise
 from dovetail.sim.trace import Job, Machine, Trace, TraceError
 from dovetail.sim.workload import DEFAULT_CLUSTER, RANGES, SHARES, Workload
-from tests.sim.conftest import CALM
+from tests.properties import with_examples
 
 CLUSTER = parse_cluster(DEFAULT_CLUSTER)
 
@@ -55,7 +55,7 @@ clusters = st.lists(
 portions = st.floats(0, 0.33)
 
 
-@CALM
+@with_examples(100)
 @given(clusters, st.integers(0, 2**32 - 1), portions, portions, portions)
 def test_every_job_fits_some_machine_and_every_gang_the_cluster(
     cluster: str, seed: int, cpu_only: float, share: float, multi_gpu: float
@@ -241,19 +241,19 @@ def test_every_parameter_has_its_range() -> None:
     assert {field.name for field in fields(Workload)} == SHARES | set(RANGES)
 
 
-@CALM
+@with_examples(100)
 @given(st.floats(1e-300, 1e300))
 def test_log_is_the_logarithm(x: float) -> None:
     assert log(x) == pytest.approx(math.log(x), rel=1e-14, abs=1e-15)
 
 
-@CALM
+@with_examples(100)
 @given(st.floats(-700, 700))
 def test_exp_is_the_exponential(x: float) -> None:
     assert exp(x) == pytest.approx(math.exp(x), rel=1e-12)
 
 
-@CALM
+@with_examples(100)
 @given(st.floats(0, 1), st.floats(0, 1e7))
 def test_the_rhythm_can_be_undone(strength: float, seconds: float) -> None:
     rhythm = Rhythm(strength)

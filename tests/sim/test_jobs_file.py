@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dovetail.sim.jobs_file import read_jobs, read_machines, write_jobs, write_machines
 from dovetail.sim.load import load_jobs, load_machines, load_trace
 from dovetail.sim.trace import Job, Machine, TraceError
-from tests.sim.conftest import CALM
+from tests.properties import with_examples
 
 SUFFIXES = (".csv", ".jsonl", ".ndjson", ".csv.gz", ".jsonl.gz")
 File = Callable[[str, str | bytes], Path]
@@ -58,7 +58,7 @@ def file(tmp_path: Path) -> File:
     return write
 
 
-@CALM
+@with_examples(100)
 @given(st.lists(jobs(), min_size=1, max_size=5, unique_by=lambda job: job.name), st.sampled_from(SUFFIXES))
 def test_jobs_are_read_back_exactly(written: list[Job], suffix: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -71,7 +71,7 @@ def test_jobs_are_read_back_exactly(written: list[Job], suffix: str) -> None:
         assert path.read_bytes() == before
 
 
-@CALM
+@with_examples(100)
 @given(st.lists(machines, min_size=1, max_size=5, unique_by=lambda machine: machine.name), st.sampled_from(SUFFIXES))
 def test_machines_are_read_back_exactly(written: list[Machine], suffix: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -256,7 +256,7 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
         write_jobs(tmp_path / "none" / "jobs.csv", [Job("a")])
 
 
-@CALM
+@with_examples(100)
 @given(st.binary(max_size=300), st.sampled_from(SUFFIXES), st.booleans())
 def test_garbage_is_never_a_traceback(content: bytes, suffix: str, skip_bad: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -270,7 +270,7 @@ def test_garbage_is_never_a_traceback(content: bytes, suffix: str, skip_bad: boo
 cells = st.text(st.sampled_from('a1,|"\r\n\\-.e\x00é{}[]:'), max_size=12)
 
 
-@CALM
+@with_examples(100)
 @given(st.lists(cells, max_size=6), st.booleans())
 def test_broken_rows_are_never_a_traceback(lines: list[str], skip_bad: bool) -> None:
     header = "name,arrival,duration,gpus,models"

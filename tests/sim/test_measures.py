@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.sim import inflation
@@ -19,11 +19,11 @@ from dovetail.sim.generate import generate
 from dovetail.sim.measures import percentile
 from dovetail.sim.orders import Order
 from dovetail.sim.results import Timed
-from dovetail.sim.timeline import Entry, replay
+from dovetail.sim.timeline import LogEntry, replay
 from dovetail.sim.trace import Job, Machine, Trace
 from dovetail.sim.unavoidable import unavoidable
 from dovetail.sim.workload import Workload
-from tests.sim.conftest import CALM
+from tests.properties import with_examples
 from tests.sim.test_timeline import POLICIES, QUEUES, Cards, generated, job, node, small_traces
 
 HOUR = 3600.0
@@ -216,7 +216,7 @@ def test_who_asks_for_more_than_is_surely_idle_forces_nothing() -> None:
     assert unavoidable((node("m", 8, cpu=96_000),), jobs) == 0.0
 
 
-@settings(CALM, max_examples=40)
+@with_examples(40)
 @given(
     st.integers(0, 10**6), st.sampled_from((4_000, 12_000, 30_000)), st.sampled_from(POLICIES), st.sampled_from(QUEUES)
 )
@@ -237,7 +237,7 @@ def test_the_bound_has_something_to_say() -> None:
 # ---- against a count from the log --------------------------------------------------------------------------------
 
 
-def from_log(trace: Trace, log: list[Entry]) -> float:
+def from_log(trace: Trace, log: list[LogEntry]) -> float:
     """Idle-while-wanted by its definition, moment by moment, from who ran where and who had come."""
     demand = Demand(trace.machines)
     start = {entry.job: entry.at for entry in log if entry.what == "start"}
@@ -262,16 +262,16 @@ def from_log(trace: Trace, log: list[Entry]) -> float:
     return total / 3_600_000
 
 
-@settings(CALM, max_examples=60)
+@with_examples(60)
 @given(st.one_of(small_traces(), generated), st.sampled_from(POLICIES), st.sampled_from(QUEUES))
 def test_idle_while_wanted_is_what_its_definition_says(trace: Trace, policy: str, queue: str) -> None:
-    log: list[Entry] = []
+    log: list[LogEntry] = []
     result = replay(trace, policy, queue=queue, mode="interpreted", log=log)
     assert result.hours_idle_while_wanted == pytest.approx(from_log(trace, log), rel=1e-9, abs=1e-12)
     assert result.hours_idle_while_wanted <= result.hours_capacity - result.hours_allocated + 1e-9
 
 
-@settings(CALM, max_examples=30)
+@with_examples(30)
 @given(small_traces(), st.sampled_from(POLICIES), st.sampled_from(QUEUES))
 def test_every_gpu_hour_was_somebodys(trace: Trace, policy: str, queue: str) -> None:
     """Where nobody asks for GPU memory, so that parts of a card add up."""

@@ -15,7 +15,7 @@ from dovetail.sim.load import by_arrival, load_trace
 from dovetail.sim.openb import is_node_list, is_pod_list, read_nodes, read_pods
 from dovetail.sim.orders import Orders, draw_order
 from dovetail.sim.trace import Job, Machine, Trace, TraceError
-from tests.sim.conftest import CALM
+from tests.properties import with_examples
 
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
 SHORT_PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n"
@@ -179,7 +179,7 @@ def test_other_arrays_are_no_orders(tmp_path: Path) -> None:
         Orders.open(tmp_path / "lone.npz")
 
 
-@CALM
+@with_examples(100)
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=40), st.integers(1, 40), st.integers(0, 2**32))
 def test_a_drawn_order_follows_the_protocol(milli: list[int], gpus: int, seed: int) -> None:
     small = trace(*milli, gpus=gpus)

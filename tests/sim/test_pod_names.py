@@ -14,7 +14,7 @@ from dovetail.sim.load import load_trace
 from dovetail.sim.orders import Order, Orders, draw_order
 from dovetail.sim.pod_names import check_pod_names, pod_names
 from dovetail.sim.trace import Job, Machine, Trace, TraceError
-from tests.sim.conftest import CALM
+from tests.properties import with_examples
 
 MACHINE = Machine("m", 64_000, 65_536, 8)
 
@@ -51,7 +51,7 @@ def test_a_job_that_is_called_like_a_copy_can_be_replayed() -> None:
 names = st.sampled_from(["a", "b", "a-copy-2", "a-copy-3", "b-copy-2", "a.0", "b.1", "a-copy-2.1", "a-copy-2-copy-2"])
 
 
-@CALM
+@with_examples(100)
 @given(st.dictionaries(names, st.integers(1, 3), min_size=1), st.lists(st.integers(0, 8), max_size=30))
 def test_no_two_pods_have_one_name(sizes: dict[str, int], picks: list[int]) -> None:
     jobs = tuple(whole(name, pods) for name, pods in sizes.items())

@@ -18,9 +18,10 @@ from msgspec.structs import replace
 
 from dovetail.sim.report import maps, write_report
 from dovetail.sim.report.headline import inflation_sentence, time_sentence
+from dovetail.sim.report.origin import Origin
 from dovetail.sim.report.overview import overall
-from dovetail.sim.report.page import render
-from dovetail.sim.report.words import amount, change, count, interval, seeds_of
+from dovetail.sim.report.page import UNKNOWN, render
+from dovetail.sim.report.words import amount, change, count, interval, seeds_of, with_unit
 from dovetail.sim.results import Column, NodeMap, Result
 from dovetail.sim.study import inflation_studies, time_studies
 from tests.sim.results_builder import QUALITY, SMALL, inflation, inflations, timed, timeds
@@ -66,8 +67,10 @@ class Parsed(HTMLParser):
         return found
 
 
-def page(results: Sequence[Result], title: str = "A report", baseline: str | None = None) -> Parsed:
-    return Parsed(render(results, title, baseline))
+def page(
+    results: Sequence[Result], title: str = "A report", baseline: str | None = None, origin: Origin = UNKNOWN
+) -> Parsed:
+    return Parsed(render(results, title, baseline, origin))
 
 
 def plain(text: str) -> str:
@@ -110,7 +113,9 @@ def test_equal_policies_are_said_to_be_equal() -> None:
 
 def test_the_headline_over_time_counts_gpu_hours() -> None:
     (study,) = time_studies(timeds(POLICIES, SEEDS))
-    words = r"snug saves [\d.]+ GPU-hours against best-fit: \d+ stand idle while jobs wait, not \d+\."
+    words = (
+        r"snug saves [\d.]+ GPU-hours against best-fit: \d+ GPU-hours stand idle while jobs wait, not \d+ GPU-hours\."
+    )
     assert re.fullmatch(words, plain(time_sentence(study)))
 
 
@@ -231,6 +236,11 @@ def test_an_empty_report_is_refused(tmp_path: Path) -> None:
         (change(0.6, "%"), "+0.60 points"),
         (change(-0.001, "%"), "0.00 points"),
         (change(-21.6, "pods"), "-21.6"),
+        (with_unit(amount(1234, "pods"), "pods"), "1,234 pods"),
+        (with_unit(amount(1, "pods"), "pods"), "1 pod"),
+        (with_unit(change(1, "GPUs"), "GPUs"), "+1 GPU"),
+        (with_unit(amount(95.04, "%"), "%"), "95.0 %"),
+        (with_unit(amount(45, "s"), "s"), "45 s"),
         (change(-90, "s", 7200), "0.0 h"),
         (change(5400, "s"), "+90.0 min"),
         (interval(-0.1, 0.25, "%", 1), "-0.10 to +0.25 points"),
@@ -346,11 +356,11 @@ def test_looking_for_a_browser_never_fails_the_build() -> None:
     assert done.stdout == "No chromium here: the browser test will be skipped\n"
 
 
-def opened(path: Path, profile: Path) -> Parsed:
+def opened(path: Path, profile: Path, width: int = 1200) -> Parsed:
     """The page after its scripts have run."""
     quiet = "--disable-background-networking --disable-component-update --disable-sync --no-first-run --disable-gpu"
     command = [browser(), "--headless", "--no-sandbox", *quiet.split(), f"--user-data-dir={profile}"]
-    command += ["--virtual-time-budget=5000", "--window-size=1200,900", "--dump-dom", path.as_uri()]
+    command += ["--virtual-time-budget=5000", f"--window-size={width},900", "--dump-dom", path.as_uri()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
     return Parsed(done.stdout)
 

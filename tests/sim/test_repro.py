@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.sim.published import COLUMNS, POLICIES, Curves, experiments
-from dovetail.sim.repro import FGD, RANDOM, Found, Gap, gap, reproduce, verdict
+from dovetail.sim.published import COLUMNS, POLICIES, PublishedCurves, experiments
+from dovetail.sim.repro import FGD, RANDOM, Gap, ReproFindings, gap, reproduce, verdict
 from dovetail.sim.trace import TraceError
 from tests.sim.results_builder import inflation
 from tests.sim.small_runs import quiet
@@ -40,7 +40,7 @@ def test_a_folder_without_data_says_what_is_missing(tmp_path: Path) -> None:
 
 
 RUN = inflation("best-fit")
-PUBLISHED = Curves(
+PUBLISHED = PublishedCurves(
     tuple(round(RUN.columns[str(c)].allocated_pct, 2) for c in COLUMNS),
     tuple(round(RUN.columns[str(c)].frag_pct, 2) for c in COLUMNS),
 )
@@ -53,7 +53,7 @@ def test_rounding_is_no_difference() -> None:
 def test_one_column_that_is_off_is_seen() -> None:
     allocated = list(PUBLISHED.allocated)
     allocated[77] += 0.02
-    found = gap(RUN, Curves(tuple(allocated), PUBLISHED.fragmented))
+    found = gap(RUN, PublishedCurves(tuple(allocated), PUBLISHED.fragmented))
     assert not found.identical
     assert found.allocated == pytest.approx(0.02, abs=0.0051)
 
@@ -78,13 +78,13 @@ def near(policy: str, allocated: float, end: float = 0.0) -> Gap:
     ],
 )
 def test_what_must_hold(gaps: list[Gap], passes: bool) -> None:
-    assert verdict(Found(gaps, {}, {}))["pass"] is passes
+    assert verdict(ReproFindings(gaps, {}, {}))["pass"] is passes
 
 
 def test_snug_is_held_against_fgd_under_the_same_order() -> None:
     fgd = {("openb", seed): inflation("fgd", seed) for seed in (1, 2)}
     snug = {("openb", seed): inflation("snug", seed) for seed in (1, 2)}
-    found = verdict(Found([near("best-fit", 0.0)], fgd, {"told": snug}))["snug"]["told"]["at_130"]
+    found = verdict(ReproFindings([near("best-fit", 0.0)], fgd, {"told": snug}))["snug"]["told"]["at_130"]
     expected = [snug[key].columns["130"].allocated_pct - fgd[key].columns["130"].allocated_pct for key in fgd]
     assert found["mean"] == found["median"] == found["traces"]["openb"] == pytest.approx(sum(expected) / 2, abs=1e-4)
     assert (found["wins"], found["runs"]) == (sum(gain > 0 for gain in expected), 2)

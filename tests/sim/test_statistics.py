@@ -20,7 +20,7 @@ from dovetail.sim.statistics import (
     INFLATION_MEASURES,
     TIME_MEASURES,
     Better,
-    Verdict,
+    SeedVerdict,
     compare,
     difference,
     idle_bound,
@@ -69,7 +69,7 @@ def test_the_interval_of_a_textbook_sample() -> None:
 
 def test_one_seed_has_no_interval_and_no_deviation() -> None:
     gap = difference({7: 95.0}, {7: 94.0}, Better.MORE)
-    assert (gap.mean, gap.margin, gap.verdict) == (1.0, None, Verdict.ONE_SEED)
+    assert (gap.mean, gap.margin, gap.verdict) == (1.0, None, SeedVerdict.ONE_SEED)
     assert spread({7: 95.0}).deviation is None
 
 
@@ -79,23 +79,23 @@ def test_what_the_seeds_have_in_common_drops_out() -> None:
     gap = difference(better, base, Better.MORE)
     assert gap.mean == pytest.approx(0.52)
     assert gap.margin == pytest.approx(4.3027 * 0.01 / math.sqrt(3), rel=1e-4)
-    assert (gap.wins, gap.ties, gap.losses, gap.verdict) == (3, 0, 0, Verdict.BETTER)
+    assert (gap.wins, gap.ties, gap.losses, gap.verdict) == (3, 0, 0, SeedVerdict.BETTER)
 
 
 @pytest.mark.parametrize(
     ("gains", "better", "record", "verdict"),
     [
-        ([1.0, 1.1, 0.9], Better.MORE, (3, 0, 0), Verdict.BETTER),
-        ([1.0, 1.1, 0.9], Better.LESS, (0, 0, 3), Verdict.WORSE),
-        ([1.0, 1.1, 0.9], Better.NEITHER, (0, 0, 0), Verdict.DIFFERENT),
-        ([2.0, 2.0, 2.0], Better.MORE, (3, 0, 0), Verdict.BETTER),  # no scatter at all
-        ([1.0, -1.0, 0.5], Better.MORE, (2, 0, 1), Verdict.UNCLEAR),
-        ([0.0, 1e-12, 0.0], Better.MORE, (0, 3, 0), Verdict.EQUAL),  # rounding is no difference
-        ([0.0, 1.0, -1.0], Better.LESS, (1, 1, 1), Verdict.UNCLEAR),
+        ([1.0, 1.1, 0.9], Better.MORE, (3, 0, 0), SeedVerdict.BETTER),
+        ([1.0, 1.1, 0.9], Better.LESS, (0, 0, 3), SeedVerdict.WORSE),
+        ([1.0, 1.1, 0.9], Better.NEITHER, (0, 0, 0), SeedVerdict.DIFFERENT),
+        ([2.0, 2.0, 2.0], Better.MORE, (3, 0, 0), SeedVerdict.BETTER),  # no scatter at all
+        ([1.0, -1.0, 0.5], Better.MORE, (2, 0, 1), SeedVerdict.UNCLEAR),
+        ([0.0, 1e-12, 0.0], Better.MORE, (0, 3, 0), SeedVerdict.EQUAL),  # rounding is no difference
+        ([0.0, 1.0, -1.0], Better.LESS, (1, 1, 1), SeedVerdict.UNCLEAR),
     ],
 )
 def test_wins_ties_losses_and_the_verdict(
-    gains: list[float], better: Better, record: tuple[int, int, int], verdict: Verdict
+    gains: list[float], better: Better, record: tuple[int, int, int], verdict: SeedVerdict
 ) -> None:
     policy, base = dict(enumerate(gains)), dict.fromkeys(range(len(gains)), 0.0)
     gap = difference(policy, base, better)
@@ -170,7 +170,7 @@ def test_a_study_per_trace_against_the_first_policy_or_the_named_one() -> None:
     (study,) = inflation_studies(results[:10])
     compared = compare(study, ALLOCATED)
     assert list(compared.spreads) == ["best-fit", "snug"]
-    assert compared.differences["snug"].verdict == Verdict.BETTER
+    assert compared.differences["snug"].verdict == SeedVerdict.BETTER
     assert compare(study, FAILED).differences["snug"].mean < 0
     assert compare(study, GPUS_FREE).differences["snug"].wins == 0  # neither is better
     assert (study.gpus, study.nodes, study.seeds) == (44, 10, [1, 2, 3, 4, 5])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.engine import audit
@@ -20,11 +20,11 @@ from dovetail.sim.gpu_models import UNKNOWN_MEMORY_MIB
 from dovetail.sim.load import load_trace
 from dovetail.sim.results import Timed
 from dovetail.sim.stage import stage
-from dovetail.sim.timeline import Entry, replay
+from dovetail.sim.timeline import LogEntry, replay
 from dovetail.sim.trace import Job, Machine, Trace, TraceError
 from dovetail.sim.variants import compressed, on_cluster, tie_order
 from dovetail.sim.workload import Workload
-from tests.sim.conftest import CALM
+from tests.properties import with_examples
 
 POLICIES = ("best-fit", "fgd", "binpack", "spread", "first-fit", "random")
 QUEUES = ("backfill", "strict")
@@ -40,7 +40,7 @@ def job(name: str, arrival: float, duration: float | None, gpus: int = 1, milli:
 
 def played(*jobs: Job, machines: tuple[Machine, ...] = (node("a"),), queue: str = "backfill") -> dict[str, list[float]]:
     """When each job started and ended."""
-    log: list[Entry] = []
+    log: list[LogEntry] = []
     replay(Trace("t", machines, jobs), "best-fit", queue=queue, mode="interpreted", log=log)
     times: dict[str, list[float]] = {}
     for entry in log:
@@ -99,7 +99,7 @@ def test_jobs_without_an_end_leave_when_nothing_else_happens() -> None:
 @pytest.mark.parametrize("queue", QUEUES)
 def test_a_job_that_can_never_run_is_refused_when_it_arrives(queue: str) -> None:
     """Three GPUs in one machine, or a model nobody has: in a strict queue they would hold up all others for ever."""
-    log: list[Entry] = []
+    log: list[LogEntry] = []
     jobs = (job("three", 0, 10, gpus=3), job("model", 1, 10, models=("H100",)), job("fine", 2, 10))
     result = replay(Trace("t", (node("a"),), jobs), "best-fit", queue=queue, mode="interpreted", log=log)
     assert (result.finished, result.never_placed) == (1, 2)
@@ -146,7 +146,7 @@ def test_variants_of_a_trace() -> None:
 
 def test_the_seed_draws_which_of_equal_nodes_is_taken() -> None:
     def taken(seed: int) -> str:
-        log: list[Entry] = []
+        log: list[LogEntry] = []
         trace = Trace("t", tuple(node(f"n{n}") for n in range(8)), (job("x", 0, 1),))
         replay(trace, "best-fit", seed, mode="interpreted", log=log)
         return log[0].node
@@ -205,7 +205,7 @@ class Cards:
         self.memory = {machine.name: machine.gpu_memory_mib or UNKNOWN_MEMORY_MIB for machine in trace.machines}
         self.held: defaultdict[tuple[str, int], list[int]] = defaultdict(lambda: [0, 0])
 
-    def note(self, entry: Entry) -> None:
+    def note(self, entry: LogEntry) -> None:
         sign = {"start": 1, "end": -1, "refused": 0}[entry.what]
         for gpu in entry.gpus:
             held = self.held[entry.node, gpu]
@@ -219,7 +219,7 @@ class Cards:
         return max(compute, math.ceil(1000 * memory / self.memory[node]))
 
 
-def hours(log: list[Entry], trace: Trace) -> float:
+def hours(log: list[LogEntry], trace: Trace) -> float:
     """GPU-hours given, from the log alone."""
     cards, parts, there = Cards(trace), list[float](), Counter[str]()
     for entry, following in zip(log, [*log[1:], None], strict=True):
@@ -234,7 +234,7 @@ def hours(log: list[Entry], trace: Trace) -> float:
 def check(trace: Trace, policy: str, queue: str, seed: int = 0, told: bool = True, mode: str = "interpreted") -> Timed:
     """The run ends with an empty ledger, every pod accounted for, and the log adds up to the measure."""
     made: list[Scheduler] = []
-    log: list[Entry] = []
+    log: list[LogEntry] = []
 
     def remember(*args: object, **more: object) -> Scheduler:
         made.append(stage(*args, **more))  # type: ignore[arg-type]
@@ -259,7 +259,7 @@ def check(trace: Trace, policy: str, queue: str, seed: int = 0, told: bool = Tru
     return result
 
 
-def _never_before_arrival_never_shortened(trace: Trace, log: list[Entry]) -> None:
+def _never_before_arrival_never_shortened(trace: Trace, log: list[LogEntry]) -> None:
     start = {entry.job: entry.at for entry in log if entry.what == "start"}
     end = {entry.job: entry.at for entry in log if entry.what == "end"}
     for one in trace.jobs:
@@ -268,25 +268,25 @@ def _never_before_arrival_never_shortened(trace: Trace, log: list[Entry]) -> Non
             assert one.duration is None or end[one.name] == start[one.name] + one.duration
 
 
-@settings(CALM, max_examples=150)
+@with_examples(150)
 @given(small_traces(), st.sampled_from(POLICIES), st.sampled_from(QUEUES), st.integers(0, 2), st.booleans())
 def test_small_traces_end_as_they_began(trace: Trace, policy: str, queue: str, seed: int, told: bool) -> None:
     result = check(trace, policy, queue, seed, told)
     assert result.hours_idle_while_wanted_bound <= result.hours_idle_while_wanted + 1e-9
 
 
-@settings(CALM, max_examples=40)
+@with_examples(40)
 @given(generated, st.sampled_from(POLICIES), st.sampled_from(QUEUES))
 def test_generated_traces_end_as_they_began(trace: Trace, policy: str, queue: str) -> None:
     result = check(trace, policy, queue)
     assert result.hours_idle_while_wanted_bound <= result.hours_idle_while_wanted + 1e-9
 
 
-@settings(CALM, max_examples=50)
+@with_examples(50)
 @given(small_traces(), st.sampled_from(("best-fit", "fgd")))
 def test_in_a_strict_queue_jobs_start_in_their_order(trace: Trace, policy: str) -> None:
     """Of two jobs the one that comes first in the order starts first, unless it had not arrived yet."""
-    log: list[Entry] = []
+    log: list[LogEntry] = []
     replay(trace, policy, queue="strict", mode="interpreted", log=log)
     by_name = {one.name: one for one in trace.jobs}
     started = [(entry.at, by_name[entry.job]) for entry in log if entry.what == "start"]
@@ -295,7 +295,7 @@ def test_in_a_strict_queue_jobs_start_in_their_order(trace: Trace, policy: str) 
             assert later.arrival >= at or (-one.priority, one.arrival) <= (-later.priority, later.arrival)
 
 
-@settings(CALM, max_examples=20)
+@with_examples(20)
 @given(small_traces(), st.sampled_from(QUEUES))
 def test_the_same_run_twice_is_the_same(trace: Trace, queue: str) -> None:
     def told_twice() -> Timed:
@@ -348,7 +348,7 @@ def test_who_leaves_at_one_moment_leaves_together() -> None:
         Job("urgent", 100, 100, 2, 1000, arrival=1.0, duration=5.0, priority=100),
         Job("small", 100, 100, 1, 1000, arrival=2.0, duration=1000.0),
     )
-    log: list[Entry] = []
+    log: list[LogEntry] = []
     check(Trace("t", (node("n", 2),), jobs), "best-fit", "backfill")
     replay(Trace("t", (node("n", 2),), jobs), "best-fit", mode="interpreted", log=log)
     assert [(entry.at, entry.job) for entry in log if entry.what == "start"][2:] == [(10.0, "urgent"), (15.0, "small")]

@@ -8,6 +8,7 @@ users     who may come in, with which token
 plane     etcd, the API server and, when asked, the controller manager and kube-scheduler
 client    a small synchronous client of the API server
 slate     deletes what a test made
+pod_groups  the CustomResourceDefinitions of PodGroups
 access    what the user `dovetail` may do
 objects   nodes and pods in a few words
 kubelet   a stand-in kubelet for every node, with follow (list and watch) and hami_plugin (HAMi's half of a node)

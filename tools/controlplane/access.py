@@ -1,4 +1,4 @@
-"""What the user `dovetail` may do: just what the shipped roles allow, so that tests notice what these forget."""
+"""What the user `dovetail` may do: just what the shipped manifests allow, so that tests notice what these forget."""
 
 from __future__ import annotations
 
@@ -8,34 +8,19 @@ import yaml
 
 from tools.controlplane.client import ApiError, Client, Object
 
-SHIPPED = Path(__file__).parent.parent.parent / "deploy" / "rbac.yaml"
-USER = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "dovetail"}
+DEPLOY = Path(__file__).parent.parent.parent / "deploy"
+ROLES = (DEPLOY / "rbac.yaml", DEPLOY / "optional" / "hami-lock.yaml")
+SHIPPED = (*ROLES, DEPLOY / "admission-policy.yaml")  # everything that concerns rights, as it is shipped
+USER = {"kind": "ServiceAccount", "name": "dovetail-scheduler", "namespace": "kube-system"}  # a subject of bindings
 
 
-def grant_dovetail(client: Client, manifest: Path = SHIPPED) -> None:
-    """Creates what the manifest says, with the user `dovetail` beside the subjects of each of its bindings."""
-    if not manifest.exists():
-        _create(client, _binding_to("cluster-admin"))
-        return
-    for item in yaml.safe_load_all(manifest.read_text(encoding="utf-8")):
-        if not item:
-            continue
-        namespace = item["metadata"].get("namespace")
-        if namespace:
-            _create(client, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
-        if item["kind"] in ("ClusterRoleBinding", "RoleBinding"):
-            item["subjects"] = [*item.get("subjects", []), USER]
-        _create(client, item)
-
-
-def _binding_to(role: str) -> Object:
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": f"dovetail-{role}"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-        "subjects": [USER],
-    }
+def grant_dovetail(client: Client, *manifests: Path) -> None:
+    """Create what the manifests say (default: SHIPPED), as they are. The user `dovetail` is their ServiceAccount."""
+    _create(client, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}})
+    for manifest in manifests or SHIPPED:
+        for item in yaml.safe_load_all(manifest.read_text(encoding="utf-8")):
+            if item:
+                _create(client, item)
 
 
 def _create(client: Client, item: Object) -> None:

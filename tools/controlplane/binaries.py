@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from dovetail import own_folder
 from tools.controlplane.building import CannotBuild, go_version
-from tools.controlplane.recipes import ETCD, KWOK, NEWEST, Recipe, kubernetes
+from tools.controlplane.recipes import ETCD, KWOK, NEWEST, Recipe, cache, kubernetes
 
 ASSETS = "KUBEBUILDER_ASSETS"
 CHOICE = "DOVETAIL_KUBERNETES"  # the series of Kubernetes, such as 1.32
@@ -59,6 +60,8 @@ def _in_assets(folder: Path) -> Binaries:
 
 
 def _in_cache() -> Binaries:
+    if why := own_folder.why_not_ours(cache()):
+        raise Missing(f"programs in {cache()} are not run: {why}")
     paths: dict[str, Path] = {}
     try:
         for recipe in recipes(series()):

@@ -62,7 +62,8 @@ def _build_all(recipe: Recipe, home: Path, version: str) -> None:
 
 
 def _build_one(recipe: Recipe, package: str, target: Path) -> None:
-    command = ["go", "build", "-v", *FLAGS, "-ldflags", recipe.link_flags, "-o", str(target), package]
+    verb = ["test", "-c"] if recipe.tests else ["build", "-v"]
+    command = ["go", *verb, *FLAGS, "-ldflags", recipe.link_flags, "-o", str(target), package]
     started = time.monotonic()
     child = subprocess.Popen(
         command, cwd=recipe.folder, env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -92,7 +93,8 @@ def _report_while_running(child: subprocess.Popen[str], name: str, said: list[st
             child.wait(wait)
             return
         except subprocess.TimeoutExpired:
-            _say(f"  {name}: {time.monotonic() - started:.0f} s, {len(said)} packages compiled")
+            compiled = f", {len(said)} packages compiled" if said else ""
+            _say(f"  {name}: {time.monotonic() - started:.0f} s{compiled}")
             wait = BETWEEN_LINES
 
 

@@ -35,6 +35,7 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "DaemonSet": ("apps/v1", "daemonsets", True),
     "Deployment": ("apps/v1", "deployments", True),
     "ReplicaSet": ("apps/v1", "replicasets", True),
+    "ReplicationController": ("v1", "replicationcontrollers", True),
     "StatefulSet": ("apps/v1", "statefulsets", True),
     "CronJob": ("batch/v1", "cronjobs", True),
     "Job": ("batch/v1", "jobs", True),
@@ -49,6 +50,13 @@ KINDS: dict[str, tuple[str, str, bool]] = {
     "RoleBinding": ("rbac.authorization.k8s.io/v1", "rolebindings", True),
     "CustomResourceDefinition": ("apiextensions.k8s.io/v1", "customresourcedefinitions", False),
     "MutatingWebhookConfiguration": ("admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations", False),
+    "ValidatingAdmissionPolicy": ("admissionregistration.k8s.io/v1", "validatingadmissionpolicies", False),
+    "ValidatingAdmissionPolicyBinding": (
+        "admissionregistration.k8s.io/v1",
+        "validatingadmissionpolicybindings",
+        False,
+    ),
+    "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies", True),
     "ValidatingWebhookConfiguration": ("admissionregistration.k8s.io/v1", "validatingwebhookconfigurations", False),
 }
 
@@ -160,6 +168,8 @@ class Client:
                 raise ApiError(response.status, json.loads(response.read()), f"WATCH {kind}")
             while line := response.readline():
                 yield json.loads(line)
+        except http.client.HTTPException as error:  # a server that is killed ends a stream in the middle
+            raise ConnectionError(f"WATCH {kind}: {type(error).__name__}") from error
         finally:
             connection.close()
 

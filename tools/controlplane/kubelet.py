@@ -17,6 +17,7 @@ from tools.controlplane.follow import Hub
 from tools.controlplane.objects import ready
 
 TERMINAL = ("Succeeded", "Failed")
+AMOUNTS = ("capacity", "allocatable")
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Kubelet:
         self.stop_delay = 0.0  # seconds from deletionTimestamp to gone
         self.heartbeat_every: float | None = None  # seconds between two of each node; None: no heartbeats
         self.hami = hami  # plays HAMi's device plugin on nodes that carry its handshake
+        self.advertises = False  # extended resources of a node's capacity become allocatable
         self.counts = False  # refuses pods that the node has no CPU, memory or place left for, as a real one does
         self.complaints: list[str] = []  # what a real node would have stumbled over
         self.heartbeats = 0
@@ -128,8 +130,17 @@ class Kubelet:
             self._nodes.pop(name, None)
         else:
             self._nodes[name] = node
+            self._advertise(node)
         if is_new:
             self._look_at_all()
+
+    def _advertise(self, node: Object) -> None:
+        """Extended resources that were written into the node's capacity become allocatable, as with a real kubelet."""
+        name, status = node["metadata"]["name"], node["status"]
+        has, offers = ({key: value for key, value in status.get(part, {}).items() if "/" in key} for part in AMOUNTS)
+        if self.advertises and has != offers and name not in self._dead:
+            body = {"status": {"allocatable": {**dict.fromkeys(offers), **has}}}
+            self._tasks.create_task(self._hub.ask("PATCH", path_of("Node", name, part="status"), body))
 
     def _pods_are(self, pods: list[Object]) -> None:
         self._pods = {pod["metadata"]["uid"]: pod for pod in pods}
@@ -157,7 +168,7 @@ class Kubelet:
         if not self._is_mine(pod):
             return
         if pod["metadata"].get("deletionTimestamp"):
-            self._do(uid, "stop", self._stop, self.stop_delay)
+            self._do(uid, "stop", self._stop, self.stop_delay + _sleeps(pod))
         elif pod["status"].get("phase", "Pending") == "Pending" and uid not in self._answered:
             self._do(uid, "start", self._start, self.start_delay)
 
@@ -214,6 +225,12 @@ class Kubelet:
                     "PATCH", path_of("Node", name, part="status"), {"status": {"conditions": [_heartbeat()]}}
                 )
                 self.heartbeats += status == 200
+
+
+def _sleeps(pod: Object) -> float:
+    """Seconds that its preStop hooks sleep."""
+    hooks = (container.get("lifecycle", {}).get("preStop", {}) for container in pod["spec"]["containers"])
+    return max((float(hook.get("sleep", {}).get("seconds", 0)) for hook in hooks), default=0.0)
 
 
 def _heartbeat() -> Object:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tools.controlplane.binaries import Binaries, find
 from tools.controlplane.client import Access, Client, Object
-from tools.controlplane.process import GRACE_SECONDS, Failed, Process, Room, free_ports
+from tools.controlplane.process import GRACE_SECONDS, Failed, Process, Room, free_ports, is_free
 from tools.controlplane.recipes import KWOK
 from tools.controlplane.users import Users, service_account_key
 
@@ -30,6 +30,8 @@ TRIES = 3  # somebody else may take a port between our look and our use of it
 class Options:
     flow_control: bool = True  # API priority and fairness
     api_server: Sequence[str] = ()  # further flags
+    port: int | None = None  # of the API server; None = any that is free
+    logs: Path | None = None  # an existing folder for the components' logs; None = beside their other files
 
 
 class ControlPlane:
@@ -60,8 +62,11 @@ class ControlPlane:
     # --- as a whole
 
     def start(self) -> None:
+        if self.options.port is not None and not is_free(self.options.port):
+            raise Failed(f"port {self.options.port} of 127.0.0.1 is in use: name another one, or none for any")
         for attempt in range(TRIES):
-            self._etcd_port, self._peer_port, self.port = free_ports(3)
+            self._etcd_port, self._peer_port, free = free_ports(3)
+            self.port = self.options.port or free
             try:
                 self._start_etcd()
                 self.start_api_server()
@@ -145,9 +150,9 @@ class ControlPlane:
         self.stop_api_server(grace)
         self.start_api_server()
 
-    def start_controller_manager(self, controllers: str = CONTROLLERS) -> None:
+    def start_controller_manager(self, controllers: str = CONTROLLERS, more_flags: Sequence[str] = ()) -> None:
         names = ",".join(f"{name}-controller" for name in controllers.split())
-        flags = [f"--kubeconfig={self.kubeconfig()}", f"--controllers={names}", "--leader-elect=false"]
+        flags = [f"--kubeconfig={self.kubeconfig()}", f"--controllers={names}", "--leader-elect=false", *more_flags]
         self._start_with_health_port("kube-controller-manager", flags)
 
     def start_scheduler(self, config: Object | None = None) -> None:
@@ -200,7 +205,7 @@ class ControlPlane:
     def _launch(self, name: str, flags: Sequence[str]) -> Process:
         if self.running(name):
             raise Failed(f"{name} is running already")
-        process = Process(name, [self.binaries.path(name), *flags], self.path / f"{name}.log")
+        process = Process(name, [self.binaries.path(name), *flags], (self.options.logs or self.path) / f"{name}.log")
         self._processes[name] = process
         return process
 

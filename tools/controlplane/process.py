@@ -66,6 +66,10 @@ class Process:
     def running(self) -> bool:
         return self._child.poll() is None
 
+    def exit_code(self) -> int | None:
+        """None while it runs; the negative number of the signal that ended it."""
+        return self._child.poll()
+
     def last_words(self, lines: int = 20) -> str:
         text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
         return "\n".join(text.splitlines()[-lines:]) or "(it said nothing)"
@@ -94,6 +98,17 @@ class Process:
         """SIGSTOP and SIGCONT freeze it and let it go on."""
         if self.running():
             self._child.send_signal(number)
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this loopback port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a port in TIME_WAIT is free
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def free_ports(count: int) -> list[int]:

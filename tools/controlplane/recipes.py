@@ -25,6 +25,7 @@ class Recipe:
     folder: Path
     module: str  # whose version is the programs' version
     programs: tuple[tuple[str, str], ...]  # (program, package), in the order in which they are built
+    tests: bool = False  # the programs are the packages' tests (`go test -c`)
 
     @property
     def version(self) -> str:
@@ -72,4 +73,7 @@ def kubernetes(series: str) -> Recipe:
 
 
 ETCD = Recipe("etcd", TOOLS / "etcd", "go.etcd.io/etcd/server/v3", (("etcd", "go.etcd.io/etcd/server/v3"),))
+E2E = Recipe(
+    "e2e", TOOLS / "e2e", "k8s.io/kubernetes", (("e2e.test", "k8s.io/kubernetes/test/e2e"),), tests=True
+)  # Kubernetes' end-to-end specs, of the newest series
 KWOK = Recipe("kwok", TOOLS / "kwok", "sigs.k8s.io/kwok", (("kwok", "sigs.k8s.io/kwok/cmd/kwok"),))

@@ -11,9 +11,11 @@ from pathlib import Path
 USERS = {
     "admin": "system:masters",
     "system:kube-scheduler": "",
-    "dovetail": "",
+    "dovetail": "system:serviceaccounts,system:serviceaccounts:kube-system",
     "nobody": "",
 }
+# How the API server calls them where it is another name: the ServiceAccount that deploy/ is written for.
+NAMES = {"dovetail": "system:serviceaccount:kube-system:dovetail-scheduler"}
 
 
 class Users:
@@ -21,7 +23,7 @@ class Users:
         self._folder = folder
         self.tokens = {user: secrets.token_hex(16) for user in USERS}
         self.token_file = folder / "tokens.csv"
-        lines = [f'{self.tokens[user]},{user},{user},"{groups}"' for user, groups in USERS.items()]
+        lines = [f'{self.tokens[user]},{NAMES.get(user, user)},{user},"{groups}"' for user, groups in USERS.items()]
         self.token_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
         self.token_file.chmod(0o600)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dovetail.engine import wording
 from dovetail.model.device import Device
 from dovetail.model.node import CPU, MEMORY, STORAGE
 
@@ -23,7 +24,7 @@ def card_index(device: Device) -> str:
 def amount_of(resource: str, amount: int) -> str:
     """In the unit that people use for the resource."""
     if resource == CPU:
-        return f"{amount / 1000:,.3f}".rstrip("0").rstrip(".")
+        return wording.amount_of(CPU, amount)
     if resource in (MEMORY, STORAGE):
         return bytes_of(amount)
     return f"{amount:,}"

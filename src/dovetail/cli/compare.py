@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.cli.errors import INTERRUPTED, Refused
+from dovetail.cli.output import echo_styled, say, tell_unused_folders
 from dovetail.cli.progress import Countdown, progress
 from dovetail.cli.sim_options import (
     GENERATED,
@@ -22,7 +23,7 @@ from dovetail.cli.sim_options import (
 
 if TYPE_CHECKING:
     from dovetail.cli.sim_files import Files
-    from dovetail.sim.compare import Findings
+    from dovetail.sim.compare import RunResults
 
 DEFAULT_POLICIES = "best-fit,fgd"
 _FILE = click.Path(path_type=Path)
@@ -114,20 +115,20 @@ def compare(
     asked.check(files, generated, bool(orders))
     with progress("Reading"):
         from dovetail.cli import compare_output, sim_files
-        from dovetail.sim.compare import Findings, plan
+        from dovetail.sim.compare import RunResults, plan
 
         with sim_files.refusals():
             cases, left_out = sim_files.read_cases([_files(source) for source in sources], asked)
-            findings = Findings(plan(cases, names, wanted_seeds, asked.setting()))
+            findings = RunResults(plan(cases, names, wanted_seeds, asked.setting()))
     with sim_files.refusals():
         complete = _run(findings, on, workers, no_cache)
         base = baseline or names[0]
         if findings.found:
-            click.echo(compare_output.text(findings, base, output, left_out))
+            echo_styled(compare_output.text(findings, base, output, left_out))
             sim_files.write_pictures(findings.results, plot, report, base)
     if not complete:
         for line in compare_output.missing_lines(findings):
-            click.echo(f"dovetail: {line}", err=True)
+            say(line)
         context.exit(INTERRUPTED)
 
 
@@ -176,7 +177,7 @@ def _files(source: Source) -> Files | None:
     return Files(pods, nodes, None if order is None else order_file(order, trace_name(pods)))
 
 
-def _run(findings: Findings, on: str | None, workers: int | None, no_cache: bool) -> bool:
+def _run(findings: RunResults, on: str | None, workers: int | None, no_cache: bool) -> bool:
     """False where Ctrl-C came before the end."""
     from dovetail.sim.compare import run_all
     from dovetail.sim.results_cache import ResultsCache
@@ -187,4 +188,6 @@ def _run(findings: Findings, on: str | None, workers: int | None, no_cache: bool
             run_all(findings, countdown.say, on=on, workers=workers, cache=None if no_cache else ResultsCache())
     except KeyboardInterrupt:
         return False
+    finally:
+        tell_unused_folders()
     return True

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from dovetail.cli import table
+from dovetail.cli.encoding import visible_json
 from dovetail.cli.replay_output import Cell, csv_text
-from dovetail.sim.compare import Findings
+from dovetail.sim.compare import RunResults
 from dovetail.sim.report.words import count, seeds_of
 from dovetail.sim.results import Inflation, Result, Timed
 from dovetail.sim.statistics import INFLATION_MEASURES, TIME_MEASURES, Comparison, Difference, Measure, compare
@@ -30,10 +31,10 @@ TITLES = {
 }
 
 
-def text(findings: Findings, baseline: str, form: str, left_out: Mapping[str, int]) -> str:
+def text(findings: RunResults, baseline: str, form: str, left_out: Mapping[str, int]) -> str:
     """Without the final line break. There is at least one result. `left_out`: file -> rows."""
     if form == "json":
-        return msgspec.json.encode(document(findings, baseline, left_out)).decode()
+        return visible_json(msgspec.json.encode(document(findings, baseline, left_out)).decode())
     if form == "csv":
         return csv_text(*runs(findings.results))
     parts = [lines(study, INFLATION_MEASURES) for study in inflation_studies(findings.results, baseline)]
@@ -74,7 +75,7 @@ def _won(comparison: Comparison[Any], policy: str) -> str:
     return "–" if found is None else f"{found.wins}/{len(found.by_seed)}"
 
 
-def missing_lines(findings: Findings) -> list[str]:
+def missing_lines(findings: RunResults) -> list[str]:
     """What Ctrl-C left undone."""
     undone: dict[str, list[int]] = {}
     for task in findings.missing:
@@ -86,7 +87,7 @@ def missing_lines(findings: Findings) -> list[str]:
     return [f"interrupted: {done:,} of {total:,} runs are there; the same command goes on from them", *named]
 
 
-def document(findings: Findings, baseline: str, left_out: Mapping[str, int]) -> dict[str, Any]:
+def document(findings: RunResults, baseline: str, left_out: Mapping[str, int]) -> dict[str, Any]:
     """The contract of `compare -o json`; docs/simulator.md describes it."""
     results = findings.results
     studies = [_study(study, INFLATION_MEASURES) for study in inflation_studies(results, baseline)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from dovetail.cli.output import echo
+
 INSTALL = {  # shell -> where the script goes, as a comment on its first line
     "bash": "dovetail completion bash > ~/.local/share/bash-completion/completions/dovetail",
     "zsh": 'dovetail completion zsh > "${fpath[1]}/_dovetail"',
@@ -33,5 +35,5 @@ def completion(context: click.Context, shell: str) -> None:
     script = kind(context.find_root().command, {}, "dovetail", "_DOVETAIL_COMPLETE")
     text = script.source_template % script.source_vars()  # `source()` would run bash to ask for its version
     if shell != "zsh":  # zsh wants its #compdef line first
-        click.echo(f"# To install: {INSTALL[shell]}")
-    click.echo(text)
+        echo(f"# To install: {INSTALL[shell]}")
+    echo(text)

@@ -11,10 +11,11 @@ import click
 
 from dovetail.cli.errors import Refused
 from dovetail.cli.options import Asked, color_option, engine_option, output_option
+from dovetail.cli.output import echo, echo_styled
 from dovetail.cli.progress import progress
 
 if TYPE_CHECKING:
-    from dovetail.cli.planning import Plan
+    from dovetail.cli.planning import PlanReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,9 @@ def demo(scenario: str | None, engine: str, output: str) -> None:
     plans = [(s, _plan(s, engine)) for s in wanted]
     if output in encoding.FORMATS:
         found = [_document(s, plan_json.document(plan)) for s, plan in plans]
-        click.echo(encoding.encode({"scenarios": found}, output))
+        echo(encoding.encode({"scenarios": found}, output))
         return
-    click.echo("\n\n".join(_text(s, plan, output == "wide") for s, plan in plans))
+    echo_styled("\n\n".join(_text(s, plan, output == "wide") for s, plan in plans))
 
 
 def folder() -> Path:
@@ -103,7 +104,7 @@ def folder() -> Path:
     raise Refused("the demo's manifests are missing from this installation; install dovetail again")
 
 
-def _plan(scenario: Scenario, engine: str) -> Plan:
+def _plan(scenario: Scenario, engine: str) -> PlanReport:
     from dovetail.cli import planning
 
     files = (str(folder() / "cluster.yaml"), str(folder() / scenario.file))
@@ -123,7 +124,7 @@ def _document(scenario: Scenario, plan: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _text(scenario: Scenario, plan: Plan, wide: bool) -> str:
+def _text(scenario: Scenario, plan: PlanReport, wide: bool) -> str:
     from dovetail.cli import picture, plan_table, table
     from dovetail.cli.plan_json import summary
     from dovetail.engine.usage import own_cards

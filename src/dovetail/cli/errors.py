@@ -6,6 +6,9 @@ from typing import IO, Any
 
 import click
 
+from dovetail.cli.output import say
+from dovetail.model.visible import visible
+
 ALL_PLACED, BAD_INPUT, SOMETHING_PENDING, BUG, INTERRUPTED = 0, 2, 3, 70, 130
 
 
@@ -20,4 +23,7 @@ class Refused(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         for line in self.lines:
-            click.echo(f"dovetail: {line}", file=file, err=file is None)
+            if file is None:
+                say(line)
+            else:
+                file.write(f"dovetail: {visible(line)}\n")

@@ -8,6 +8,7 @@ import click
 
 from dovetail.cli.errors import ALL_PLACED, BAD_INPUT, SOMETHING_PENDING
 from dovetail.cli.options import Asked, cluster_options
+from dovetail.cli.output import echo, echo_styled
 from dovetail.cli.progress import progress
 
 
@@ -38,14 +39,14 @@ def explain(context: click.Context, /, target: tuple[str, ...], output: str, **a
         wanted = explaining.parse_target(target, asked["namespace"])
         case = planning.read(Asked(**asked))
     with progress(planning.activity(case)):
-        found = explaining.answer(case, wanted)
+        found, problems = explaining.answer(case, wanted)
     if output in encoding.FORMATS:
-        click.echo(encoding.encode(explain_text.document(found), output))
+        echo(encoding.encode(explain_text.document(found, problems), output))
     else:
-        for line in plan_table.problem_lines(found.problems, case.given.ignored, output == "wide"):
-            click.echo(line, err=True)
-        click.echo("\n".join(explain_text.lines(found, output == "wide")))
+        for line in plan_table.problem_lines(problems, case.given.ignored, output == "wide"):
+            echo_styled(line, err=True)
+        echo_styled("\n".join(explain_text.lines(found, output == "wide")))
     refused = found.decision is not None and found.decision.reason == Reason.INVALID_REQUEST
-    if refused or planning.of_severity(found.problems, "error"):
+    if refused or planning.of_severity(problems, "error"):
         context.exit(BAD_INPUT)
     context.exit(SOMETHING_PENDING if explain_text.state(found) == "pending" else ALL_PLACED)

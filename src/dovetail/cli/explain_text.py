@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
 from dovetail.cli import table
 from dovetail.cli.amounts import card_mib, count
-from dovetail.cli.explaining import Answer
 from dovetail.cli.plan_json import devices, policy
-from dovetail.cli.planning import gpu_policy, headline, is_joint, of_severity
-from dovetail.engine.explain import Verdict
+from dovetail.cli.planning import of_severity
+from dovetail.engine.verdict import Verdict, blocking
+from dovetail.kube.problems import Problem
 from dovetail.model.decision import Share
+from dovetail.model.order import as_people_count
 from dovetail.model.reason import POD_LEVEL, Reason, name, sentence
+from dovetail.policies.titles import gpu_policy, is_joint
+from dovetail.whatif.explain import ExplainedPod
 
 MOST_NODES = 5  # runners-up and refusals shown, unless wide
 
 Json = dict[str, Any]
 
 
-def state(answer: Answer) -> str:
+def state(answer: ExplainedPod) -> str:
     if answer.running is not None:
         return "running"
     return "placed" if answer.decision is not None and answer.decision.placed else "pending"
 
 
-def document(answer: Answer) -> Json:
+def document(answer: ExplainedPod, problems: Sequence[Problem]) -> Json:
     shares, explanation = _shares(answer), answer.explanation
-    suggestion = answer.suggestion
+    suggestions = [
+        {"kind": one.kind, "sentence": one.sentence, "node": one.verified_node} for one in answer.suggestions
+    ]
     nearest = explanation.nearest if explanation is not None else None
     return {
         "apiVersion": "dovetail.dev/v1",
@@ -45,12 +50,12 @@ def document(answer: Answer) -> Json:
         "counted": [{"why": why, "nodes": number} for why, number in explanation.counted] if explanation else [],
         "nodes": [_verdict_document(verdict) for verdict in explanation.verdicts] if explanation else [],
         "nearest": nearest.node if nearest is not None else None,
-        "suggestion": None
-        if suggestion is None
-        else {"kind": suggestion.kind, "sentence": suggestion.sentence, "node": suggestion.verified_node},
-        "warnings": of_severity(answer.problems, "warning"),
-        "errors": of_severity(answer.problems, "error"),
-        "notes": of_severity(answer.problems, "note"),
+        "beyond": list(explanation.beyond) if explanation is not None else [],
+        "suggestion": next(iter(suggestions), None),
+        "suggestions": suggestions,
+        "warnings": of_severity(problems, "warning"),
+        "errors": of_severity(problems, "error"),
+        "notes": of_severity(problems, "note"),
     }
 
 
@@ -66,7 +71,7 @@ def _verdict_document(verdict: Verdict) -> Json:
     }
 
 
-def lines(answer: Answer, wide: bool) -> Iterator[str]:
+def lines(answer: ExplainedPod, wide: bool) -> Iterator[str]:
     pod = answer.pod
     axes = f"node {pod.profile.node}"
     if pod.wants_devices:
@@ -82,7 +87,7 @@ def lines(answer: Answer, wide: bool) -> Iterator[str]:
         yield from _pending(answer, wide)
 
 
-def _where(answer: Answer) -> Iterator[str]:
+def _where(answer: ExplainedPod) -> Iterator[str]:
     assert answer.node is not None
     yield f"  node  {answer.node.name}"
     for card in devices(answer.pod, answer.node, _shares(answer)):
@@ -94,7 +99,7 @@ def _where(answer: Answer) -> Iterator[str]:
         yield "  GPU   nobody wrote down which; plans assume the first that fit"
 
 
-def _runners_up(answer: Answer, wide: bool) -> Iterator[str]:
+def _runners_up(answer: ExplainedPod, wide: bool) -> Iterator[str]:
     assert answer.explanation is not None
     assert answer.node is not None
     fitting = [verdict for verdict in answer.explanation.verdicts if verdict.reason == Reason.OK]
@@ -112,15 +117,17 @@ def _runners_up(answer: Answer, wide: bool) -> Iterator[str]:
         yield from _counted(answer)
 
 
-def _pending(answer: Answer, wide: bool) -> Iterator[str]:
+def _pending(answer: ExplainedPod, wide: bool) -> Iterator[str]:
     yield ""
     if answer.explanation is None:
         yield f"Why: {_why_pending(answer)}"
+        yield from _alternatives(answer) if answer.suggestions else ()
         return
     refusing = [verdict for verdict in answer.explanation.verdicts if verdict.reason != Reason.OK]
     besides = "; besides" if answer.decision is not None and answer.decision.reason == Reason.QUOTA else ""
     yield f"Why: {_why_pending(answer)}" + (f"{besides}:" if refusing else "")
     yield from _counted(answer)
+    yield from (f"  {said}" for said in answer.explanation.beyond)
     nearest = answer.explanation.nearest
     if nearest is not None and nearest.reason != Reason.OK:
         yield ""
@@ -128,17 +135,26 @@ def _pending(answer: Answer, wide: bool) -> Iterator[str]:
         yield from _cards(nearest, wide)
     if wide and refusing:
         yield ""
+        refusing.sort(key=lambda verdict: as_people_count(verdict.node))
         rows = [(verdict.node, name(verdict.reason), verdict.sentence, verdict.hami) for verdict in refusing]
         yield table.render(("NODE", "REASON", "WHY", "IN HAMI'S WORDS"), rows, indent="  ")
+    yield from _alternatives(answer)
+
+
+def _alternatives(answer: ExplainedPod) -> Iterator[str]:
     yield ""
-    if answer.suggestion is None:
-        yield "No single change that we know of would place it."
+    if not answer.suggestions:
+        yield "No single change that is known here would place it."
         return
-    yield f"Smallest change that would place it: {click.style(answer.suggestion.sentence, bold=True)}"
-    yield f"  tried: it then lands on {answer.suggestion.verified_node}"
+    several = len(answer.suggestions) > 1
+    yield (
+        "Each of these changes alone would place it, as tried:" if several else "This change would place it, as tried:"
+    )
+    for one in answer.suggestions:
+        yield f"  {click.style(one.sentence, bold=True)}: it then lands on {one.verified_node}"
 
 
-def _why_pending(answer: Answer) -> str:
+def _why_pending(answer: ExplainedPod) -> str:
     """What is wrong with the pod or its group; else that the nodes lack something, which `counted` says."""
     assert answer.decision is not None
     if answer.why or answer.explanation is None:
@@ -151,16 +167,16 @@ def _why_pending(answer: Answer) -> str:
     return "the only node cannot take it" if number == 1 else f"none of {count(number, 'node')} can take it"
 
 
-def _reason(answer: Answer) -> Reason:
+def _reason(answer: ExplainedPod) -> Reason:
     if answer.decision is None or answer.decision.placed:
         return Reason.OK
-    return headline(answer.decision.reason, answer.explanation.verdicts if answer.explanation is not None else ())
+    return blocking(answer.decision.reason, answer.explanation.verdicts if answer.explanation is not None else ())
 
 
-def _counted(answer: Answer) -> Iterator[str]:
+def _counted(answer: ExplainedPod) -> Iterator[str]:
     assert answer.explanation is not None
-    for why, number in answer.explanation.counted:
-        yield f"  {count(number, 'node')}: {why}"
+    for lack in answer.explanation.lacking:
+        yield f"  {lack}"
 
 
 def _cards(verdict: Verdict, wide: bool) -> Iterator[str]:
@@ -171,7 +187,7 @@ def _cards(verdict: Verdict, wide: bool) -> Iterator[str]:
         yield f"  and {len(verdict.cards) - len(shown)} more GPUs; -o wide shows all"
 
 
-def _shares(answer: Answer) -> tuple[Share, ...]:
+def _shares(answer: ExplainedPod) -> tuple[Share, ...]:
     if answer.running is not None:
         return answer.running.shares or ()
     return answer.decision.shares if answer.decision is not None else ()

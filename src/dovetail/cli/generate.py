@@ -9,6 +9,7 @@ import click
 
 from dovetail.cli.errors import Refused
 from dovetail.cli.options import color_option
+from dovetail.cli.output import echo, one_line
 from dovetail.cli.progress import progress
 from dovetail.sim.trace import TraceError
 from dovetail.sim.workload import DEFAULT_CLUSTER, Workload
@@ -119,7 +120,7 @@ def generate(
             written = _write(trace, jobs_file, nodes_file)
     except TraceError as error:
         raise Refused(*error.lines) from error
-    click.echo("\n".join([*_summary(trace), *written]))
+    echo("\n".join(map(one_line, [*_summary(trace), *written])))
 
 
 def _workload(parameters: dict[str, Any]) -> Workload:

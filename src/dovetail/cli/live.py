@@ -6,27 +6,25 @@ import asyncio
 import os
 import signal
 import socket
-import sys
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from dovetail import kernel_cache
+from dovetail import kernel_cache, own_folder
 from dovetail.cli.errors import Refused
+from dovetail.cli.logs import Logger
 from dovetail.cli.options import Asked
-from dovetail.cli.settings import scheduler_profiles, settle, with_vendors
+from dovetail.cli.settings import scheduler_profiles, settle, with_seals, with_vendors
 from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError
 from dovetail.kube.api.kubeconfig import ConfigError, find
 from dovetail.kube.live.election import Terms
 from dovetail.kube.live.service import Lost, Options, Service
-from dovetail.kube.live.warm import warm
-from dovetail.kube.problems import InputError, Problems, printable
+from dovetail.kube.live.warm import Workshop
+from dovetail.kube.log import ERROR, WARNING, Level
+from dovetail.kube.problems import InputError, Problems
 
 DEFAULT_NAME = "dovetail"
 STOPPED, LOST = 0, 1
@@ -44,42 +42,27 @@ class Run:
     hami_lock: str = "auto"
     lease: tuple[str, str] = ("kube-system", "dovetail-scheduler")
     lease_seconds: int = 15
+    nodes: tuple[str, ...] = ()
+    peer_namespaces: tuple[str, ...] = ()
+    any_names: bool = False
+    seal_key_file: str | None = None
     identity: str | None = None
+    settle_seconds: float = 30.0
     binds_at_once: int = 64
     listen: str = ""
+    metrics_auth: str = "none"
     json_logs: bool = False
+    log_level: str = "info"
     interpreted: bool = False
 
 
-class Log:
-    """One line per thing worth knowing, on stderr. Repeats of a line within ten seconds are counted, not printed."""
-
-    def __init__(self, as_json: bool) -> None:
-        self._json, self._last, self._repeats, self._at = as_json, "", 0, 0.0
-
-    def __call__(self, text: str) -> None:
-        now = time.time()
-        if text == self._last and now - self._at < 10:
-            self._repeats += 1
-            return
-        if self._repeats:
-            self._print(now, f"(and {self._repeats} times more)")
-        self._last, self._repeats, self._at = text, 0, now
-        self._print(now, text)
-
-    def _print(self, now: float, text: str) -> None:
-        stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        text = printable(text, 2_000)
-        line = msgspec.json.encode({"time": stamp, "message": text}).decode() if self._json else f"{stamp} {text}"
-        print(line, file=sys.stderr, flush=True)
-
-
 def run(asked: Run) -> int:
-    log = Log(asked.json_logs)
+    log = Logger(Level[asked.log_level.upper()], as_json=asked.json_logs)
     problems = Problems()
     try:
         config, settings = settle(asked.asked, problems)
         settings = with_vendors(settings, asked.asked.device_config or config.device_config, problems)
+        settings = with_seals(settings, asked.seal_key_file, problems)
         profiles = scheduler_profiles(
             config, settings, asked.names or _default_names(config.schedulers), str(asked.asked.config)
         )
@@ -89,7 +72,9 @@ def run(asked: Run) -> int:
     except ConfigError as error:
         raise Refused(str(error)) from error
     for problem in problems.found():
-        log(str(problem))
+        log(str(problem), WARNING, object=problem.where, field=problem.field)
+    for doubt in connection.doubts:
+        log(doubt, max(WARNING, Level[asked.log_level.upper()]))  # printed at every level
     options = Options(
         identity=asked.identity or socket.gethostname(),
         profiles=profiles,
@@ -99,7 +84,11 @@ def run(asked: Run) -> int:
         terms=Terms.of(asked.lease_seconds),
         hami_lock=asked.hami_lock,
         at_once=asked.binds_at_once,
+        settle_seconds=asked.settle_seconds,
         device_resources=tuple(settings.vendors.by_count),
+        nodes=tuple(map(_label, asked.nodes)),
+        peer_namespaces=asked.peer_namespaces,
+        any_names=asked.any_names,
     )
     try:
         return asyncio.run(_serve(asked, Credentials(connection, environ=os.environ), options, log))
@@ -107,38 +96,44 @@ def run(asked: Run) -> int:
         raise Refused(str(error)) from error
 
 
+def _label(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not (key and sign) or any(mark in text for mark in ", "):
+        raise Refused(f"--node-selector: {text!r} is not KEY=VALUE, such as pool=research")
+    return key, value
+
+
 def _default_names(configured: Any) -> tuple[str, ...]:
     return () if configured else (DEFAULT_NAME,)
 
 
-async def _serve(asked: Run, credentials: Credentials, options: Options, log: Log) -> int:
-    cached = kernel_cache.prepare()
-
-    def compile_kernels() -> bool:
-        if not asked.interpreted:
-            warm(options.profiles.values(), options.arguments, cached)
-        return not asked.interpreted
-
+async def _serve(asked: Run, credentials: Credentials, options: Options, log: Logger) -> int:
+    make = None if asked.interpreted else Workshop(kernel_cache.prepare_for_now()).make
+    for notice in own_folder.notices():
+        log(notice, WARNING)
     async with Api(credentials, connections=asked.binds_at_once + BESIDE) as api:
-        service = Service(api, options, now=time.time, log=log, compile_kernels=compile_kernels)
+        service = Service(api, options, now=time.time, log=log, make_kernels=make)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, service.stop)
         log(f"serving {', '.join(options.profiles)} on {credentials.connection.server}")
-        async with _listening(asked.listen, service, log):
+        async with _listening(asked, api, service, log):
             try:
                 await service.run()
             except Lost as error:
-                log(f"stopped: {error}")
+                log(f"stopped: {error}", ERROR)
                 return LOST
     log("stopped")
+    log.flush()
     return STOPPED
 
 
-def _listening(listen: str, service: Service, log: Log) -> Any:
+def _listening(asked: Run, api: Api, service: Service, log: Logger) -> Any:
     from dovetail.kube.live.health import listening
+    from dovetail.kube.live.metrics_auth import Reviews
 
-    host, _, port = listen.rpartition(":")
-    if listen and not port.isdecimal():
-        raise Refused(f"--listen: {listen!r} is not HOST:PORT, such as 127.0.0.1:9396")
-    return listening(host or "127.0.0.1", int(port) if listen else None, service, log)
+    host, _, port = asked.listen.rpartition(":")
+    if asked.listen and not port.isdecimal():
+        raise Refused(f"--listen: {asked.listen!r} is not HOST:PORT, such as 127.0.0.1:9396")
+    reviews = Reviews(api, log) if asked.metrics_auth == "apiserver" else None
+    return listening(host or "127.0.0.1", int(port) if asked.listen else None, service, log, reviews)

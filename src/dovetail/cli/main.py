@@ -15,13 +15,16 @@ from dovetail import __version__
 from dovetail.cli.compare import compare
 from dovetail.cli.completion import completion
 from dovetail.cli.demo import demo
-from dovetail.cli.errors import BUG, INTERRUPTED
+from dovetail.cli.doctor import doctor
+from dovetail.cli.errors import BUG, INTERRUPTED, Refused
 from dovetail.cli.explain import explain
 from dovetail.cli.generate import generate
+from dovetail.cli.output import echo, say
 from dovetail.cli.plan import plan
 from dovetail.cli.policies import policies
 from dovetail.cli.replay import replay
 from dovetail.cli.scheduler import scheduler
+from dovetail.cli.warm import warm
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -51,7 +54,7 @@ def cli(debug: bool) -> None:
     """
 
 
-for command in (demo, plan, explain, scheduler, replay, compare, generate, policies, completion):
+for command in (demo, plan, explain, scheduler, doctor, replay, compare, generate, policies, warm, completion):
     cli.add_command(command)
 
 
@@ -66,14 +69,19 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _run(arguments: list[str]) -> int:
     try:
-        code = cli.main(arguments, prog_name="dovetail", standalone_mode=False)
+        code = cli.main(arguments, prog_name="dovetail", standalone_mode=False, obj=tuple(arguments))
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
+        echo(error.format_message())
         return 0
     except click.ClickException as error:
-        error.show()
+        if isinstance(error, Refused):
+            error.show()
+            return error.exit_code
+        said = io.StringIO()
+        error.show(said)  # click quotes arguments
+        echo(said.getvalue().rstrip("\n"), err=True)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
@@ -88,8 +96,8 @@ def _run(arguments: list[str]) -> int:
 
 def _report(error: Exception, debug: bool) -> None:
     if debug:
-        traceback.print_exception(error)
+        echo("".join(traceback.format_exception(error)).rstrip("\n"), err=True)
     text = (str(error) or "no message").splitlines()[0][:200]
-    click.echo(f"dovetail: this is a bug of ours: {type(error).__name__}: {text}", err=True)
+    say(f"this is a bug of ours: {type(error).__name__}: {text}")
     if not debug:
-        click.echo("dovetail: run it again with `dovetail --debug …` and report what it prints; thank you.", err=True)
+        say("run it again with `dovetail --debug …` and report what it prints; thank you.")

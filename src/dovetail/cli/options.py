@@ -27,6 +27,9 @@ class Asked:
     config: str | None = None
     device_config: str | None = None
     engine: str = "auto"
+    unknown_pod_group: str | None = None
+    allowed_policies: tuple[str, ...] = ()
+    strict: bool = False
 
 
 def _set_color(context: click.Context, _parameter: click.Parameter, value: str) -> None:
@@ -69,6 +72,28 @@ engine_option = click.option(
     default="auto",
     show_default=True,
     help="Run policies interpreted or compiled; the decisions are the same.",
+)
+
+unknown_pod_group_option = click.option(
+    "--unknown-pod-group",
+    type=click.Choice(["wait", "alone"]),
+    help="What pods do whose PodGroup is not known: wait for it (default), or be placed alone.",
+)
+
+seal_key_option = click.option(
+    "--seal-key-file",
+    envvar="DOVETAIL_SEAL_KEY_FILE",
+    show_envvar=True,
+    metavar="FILE",
+    type=click.Path(),
+    help="Keys that seal which GPUs a pod was given, one per line: the first seals, all verify (docs/records.md).",
+)
+
+_kubeconfig_option = click.option(
+    "--kubeconfig", metavar="FILE", type=click.Path(), help="Default: $KUBECONFIG, in-cluster, ~/.kube/config."
+)
+_context_option = click.option(
+    "--context", metavar="NAME", help="A context of the kubeconfig other than the current one."
 )
 
 _CLUSTER_OPTIONS = (
@@ -114,10 +139,21 @@ _CLUSTER_OPTIONS = (
         type=click.Path(),
         help="HAMi's device-config.yaml: resource names and defaults.",
     ),
+    click.option(
+        "--strict",
+        is_flag=True,
+        help="Mistakes such as unknown fields and misspelt annotations are errors: exit code 2.",
+    ),
+    unknown_pod_group_option,
     engine_option,
     output_option,
     color_option,
 )
+
+
+def connection_options(function: Function) -> Function:
+    """Which live cluster is meant."""
+    return _kubeconfig_option(_context_option(function))
 
 
 def cluster_options(function: Function) -> Function:

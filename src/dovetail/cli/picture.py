@@ -13,7 +13,7 @@ import click
 
 from dovetail.cli.amounts import card_index, card_mib, count
 from dovetail.engine.usage import CardUse, NodeUse, own_cards
-from dovetail.model.order import natural
+from dovetail.model.order import as_people_count, natural
 
 WIDTH = 32  # cells of a bar
 MOST_BARS = 64  # cards drawn as bars; more become a cell each
@@ -52,7 +52,7 @@ def ink_for(encoding: str | None) -> Ink:
 
 def draw(uses: Sequence[NodeUse], holders: Holders, ink: Ink) -> Iterator[str]:
     """Lines of text. Nodes without cards are left out."""
-    with_cards = [use for use in uses if use.cards]
+    with_cards = sorted((use for use in uses if use.cards), key=lambda use: as_people_count(use.node.name))
     cards = sum(len(use.cards) for use in with_cards)
     if cards <= MOST_BARS:
         yield from _bars(with_cards, holders, ink)

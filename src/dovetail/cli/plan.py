@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from dovetail.cli.options import Asked, cluster_options
+from dovetail.cli.output import echo, echo_styled
 from dovetail.cli.progress import progress
 
 
@@ -35,10 +36,10 @@ def plan(context: click.Context, /, output: str, **asked: Any) -> None:
     with progress(planning.activity(case)):
         made = planning.plan(case)
     if output in encoding.FORMATS:
-        click.echo(encoding.encode(plan_json.document(made), output))
+        echo(encoding.encode(plan_json.document(made), output))
     else:
         wide = output == "wide"
         for line in plan_table.problem_lines(made.problems, made.ignored, wide):
-            click.echo(line, err=True)
-        click.echo("\n".join(plan_table.lines(made, wide)))
+            echo_styled(line, err=True)
+        echo_styled("\n".join(plan_table.lines(made, wide)))
     context.exit(planning.exit_code(made))

@@ -6,18 +6,20 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from dovetail.cli.planning import Outcome, Plan, gpu_policy, headline, why_pending
-from dovetail.engine.explain import Verdict
+from dovetail.cli.planning import PlanReport
 from dovetail.engine.usage import CardUse, NodeUse, whole_cards_free
+from dovetail.engine.verdict import Verdict, nearest
 from dovetail.model.decision import Share
 from dovetail.model.node import Enforcer, Node
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason, name
+from dovetail.policies.titles import gpu_policy
+from dovetail.whatif.plan import PlannedPod, why_pending
 
 Json = dict[str, Any]
 
 
-def document(plan: Plan) -> Json:
+def document(plan: PlanReport) -> Json:
     nodes = plan.nodes
     return {
         "apiVersion": "dovetail.dev/v1",
@@ -30,10 +32,11 @@ def document(plan: Plan) -> Json:
         "errors": plan.said("error"),
         "notes": plan.said("note"),
         "ignored": dict(sorted(plan.ignored.items())),
+        "not_placed": [one._asdict() for one in plan.not_placed],
     }
 
 
-def summary(plan: Plan) -> Json:
+def summary(plan: PlanReport) -> Json:
     placed = plan.placed
     cards = {(outcome.decision.node, share.uuid) for outcome in placed for share in outcome.decision.shares}
     return {
@@ -46,7 +49,7 @@ def summary(plan: Plan) -> Json:
     }
 
 
-def placement(outcome: Outcome, nodes: Mapping[str, Node]) -> Json:
+def placement(outcome: PlannedPod, nodes: Mapping[str, Node]) -> Json:
     pod, decision = outcome.pod, outcome.decision
     assert decision.node is not None
     return {
@@ -83,16 +86,18 @@ def node_reasons(verdicts: tuple[Verdict, ...]) -> dict[str, str]:
     return {v.node: v.hami or v.sentence for v in verdicts if v.reason != Reason.OK}
 
 
-def _pending(outcome: Outcome) -> Json:
+def _pending(outcome: PlannedPod) -> Json:
     numbers = Counter(name(verdict.reason) for verdict in outcome.verdicts if verdict.reason != Reason.OK)
+    miss = nearest(outcome.verdicts)
     return {
         "namespace": outcome.pod.namespace,
         "pod": outcome.pod.name,
         "policy": policy(outcome.pod),
-        "reason": name(headline(outcome.decision.reason, outcome.verdicts)),
+        "reason": name(outcome.reason),
         "message": why_pending(outcome),
         "reasons": dict(sorted(numbers.items(), key=lambda item: (-item[1], item[0]))),
         "nodes": node_reasons(outcome.verdicts),
+        "nearest": miss.node if miss is not None else None,
     }
 
 

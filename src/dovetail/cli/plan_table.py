@@ -3,32 +3,42 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 import click
 
 from dovetail.cli import table
 from dovetail.cli.amounts import amount_of, card_index, card_mib, change, count, percent
+from dovetail.cli.folding import folded, names_of
 from dovetail.cli.plan_json import summary
-from dovetail.cli.planning import Outcome, Plan, headline, of_severity, policy_title, why_pending
+from dovetail.cli.planning import PlanReport, of_severity
 from dovetail.engine.usage import NodeUse, own_cards, whole_cards_free
 from dovetail.kube.problems import Problem
+from dovetail.model.decision import Share
 from dovetail.model.node import CPU, MEMORY, Enforcer, Node
+from dovetail.model.order import as_people_count
 from dovetail.model.reason import name
+from dovetail.policies.titles import policy_title
+from dovetail.whatif.plan import PlannedPod, why_pending
 
 MOST_ROWS = 200  # of one table, unless wide
+MANY_REPLICAS = 7  # so many of one workload with a node in common are listed one by one
 MOST_PROBLEMS = 20  # of one severity, unless wide
 
 
-def lines(plan: Plan, wide: bool) -> Iterator[str]:
+def lines(plan: PlanReport, wide: bool) -> Iterator[str]:
     """Blocks of text, in the order in which people want them."""
     if plan.placed:
         yield _heading("PLACED", len(plan.placed))
-        yield _capped(_placements(plan), wide)
+        yield _capped(_placements(plan, wide), wide)
         yield ""
     if plan.pending:
         yield _heading("PENDING", len(plan.pending), "yellow")
-        yield _capped(_pending(plan), wide)
+        yield _capped(_pending(plan, wide), wide)
+        yield ""
+    if plan.not_placed:
+        yield _heading("NOT PLACED", len(plan.not_placed), "yellow")
+        yield _capped(table.render(("NAMESPACE", "KIND", "NAME", "WHY"), _not_placed(plan)), wide)
         yield ""
     if plan.after:
         yield from _nodes(plan, wide)
@@ -39,7 +49,7 @@ def lines(plan: Plan, wide: bool) -> Iterator[str]:
     yield closing(plan)
 
 
-def closing(plan: Plan) -> str:
+def closing(plan: PlanReport) -> str:
     """The last line: the whole plan in one sentence."""
     facts = summary(plan)
     free = facts["whole_gpus_free"]
@@ -59,7 +69,11 @@ def problem_lines(problems: Sequence[Problem], ignored: Mapping[str, int], wide:
             yield f"{click.style(severity, fg=colour)}: {text}"
         if len(shown) < len(said):
             yield f"{severity}: and {len(said) - len(shown):,} more; -o wide shows all"
-    notes = of_severity(problems, "note")
+    told = [str(problem) for problem in problems if problem.severity == "note" and problem.tell]
+    shown = told if wide else told[:MOST_PROBLEMS]
+    yield from (f"note: {text}" for text in shown)
+    notes = [str(problem) for problem in problems if problem.severity == "note" and not problem.tell]
+    notes += told[len(shown) :]
     if ignored:
         kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(ignored.items()))
         notes.append(f"ignored, as they do not matter for placing: {kinds}")
@@ -69,9 +83,8 @@ def problem_lines(problems: Sequence[Problem], ignored: Mapping[str, int], wide:
         yield f"{count(len(notes), 'note')} on what was filled in or left out; -o wide shows them"
 
 
-def gpu_cell(outcome: Outcome, node: Node, short: Mapping[str, str]) -> str:
+def gpu_cell(shares: Sequence[Share], node: Node, short: Mapping[str, str]) -> str:
     """`0,1`; `kubelet's choice` where nobody knows; `-` where none is asked for."""
-    shares = outcome.decision.shares
     if not shares:
         return "-"
     if node.enforcer == Enforcer.STOCK:
@@ -98,40 +111,68 @@ def _heading(title: str, number: int, colour: str | None = None) -> str:
     return click.style(f"{title} ({number:,})", bold=True, fg=colour)
 
 
-def _placements(plan: Plan) -> str:
+def _placements(plan: PlanReport, wide: bool) -> str:
     nodes = plan.nodes
     short = short_uuids(card.device.uuid for use in plan.after for card in use.cards)
-    rows = []
-    for outcome in plan.placed:
-        pod, node = outcome.pod, nodes[outcome.decision.node or ""]
+
+    def cells(outcome: PlannedPod) -> tuple[str, str, str]:
+        """Node, GPU memory, policies."""
         asked = outcome.decision.shares
         memory = card_mib(sum(share.memory_mib for share in asked)) if asked else "-"
-        axes = policy_title(pod.profile) if asked else pod.profile.node
-        rows.append((pod.namespace, pod.name, node.name, gpu_cell(outcome, node, short), memory, axes))
+        axes = policy_title(outcome.pod.profile) if asked else outcome.pod.profile.node
+        return outcome.decision.node or "", memory, axes
+
+    rows = []
+    for group in _replicas(plan.placed, cells, MANY_REPLICAS, wide):
+        where, memory, axes = cells(group[0])
+        shares = [share for outcome in group for share in outcome.decision.shares]
+        times = f"{len(group)} × " if len(group) > 1 and shares else ""
+        gpus = gpu_cell(shares, nodes[where], short)
+        names = names_of([outcome.pod.name for outcome in group])
+        rows.append((group[0].pod.namespace, names, where, gpus, f"{times}{memory}", axes))
     return table.render(("NAMESPACE", "POD", "NODE", "GPU", "GPU MEMORY", "NODE × GPU POLICY"), rows, right=(4,))
 
 
-def _pending(plan: Plan) -> str:
+def _replicas(
+    outcomes: Sequence[PlannedPod], cells: Callable[[PlannedPod], Hashable], most: int, wide: bool
+) -> Iterator[list[PlannedPod]]:
+    """Replicas of one workload with the same cells together, where there are more than `most` of them."""
+
+    def key(outcome: PlannedPod) -> Hashable | None:
+        pod = outcome.pod
+        return (pod.namespace, pod.owner, cells(outcome)) if pod.owner and not wide else None
+
+    for group in folded(outcomes, key):
+        yield from [group] if len(group) > most else ([outcome] for outcome in group)
+
+
+def _pending(plan: PlanReport, wide: bool) -> str:
+    def cells(outcome: PlannedPod) -> tuple[str, str]:
+        return name(outcome.reason), why_pending(outcome)
+
     rows = [
-        (
-            outcome.pod.namespace,
-            outcome.pod.name,
-            name(headline(outcome.decision.reason, outcome.verdicts)),
-            why_pending(outcome),
-        )
-        for outcome in plan.pending
+        (group[0].pod.namespace, names_of([outcome.pod.name for outcome in group]), *cells(group[0]))
+        for group in _replicas(plan.pending, cells, 1, wide)
     ]
     return table.render(("NAMESPACE", "POD", "REASON", "WHY"), rows)
 
 
-def _nodes(plan: Plan, wide: bool) -> Iterator[str]:
-    pairs = list(zip(plan.before, plan.after, strict=True))
-    changed = [(old, new) for old, new in pairs if (old.pods, old.cards) != (new.pods, new.cards)]
-    shown = pairs if wide or len(pairs) <= MOST_ROWS else changed[:MOST_ROWS]
+def _not_placed(plan: PlanReport) -> list[tuple[str, ...]]:
+    return [(one.namespace, one.kind, one.name, f"makes pods: {one.why}") for one in plan.not_placed]
+
+
+def _nodes(plan: PlanReport, wide: bool) -> Iterator[str]:
+    """Nodes on which nothing changed and that look alike are one row, unless wide."""
+    pairs = sorted(zip(plan.before, plan.after, strict=True), key=lambda pair: as_people_count(pair[1].node.name))
+    rows = [(_node_row(old, new), (old.pods, old.cards) != (new.pods, new.cards)) for old, new in pairs]
+    groups = folded(rows, lambda row: None if wide or row[1] else row[0][1:])
+    if not wide and len(groups) > MOST_ROWS:
+        groups = [group for group in groups if group[0][1]][:MOST_ROWS]
     header = ("NODE", "PODS", "CPU", "MEMORY", "GPU MEMORY", "GPU COMPUTE", "WHOLE GPUS FREE")
-    yield table.render(header, [_node_row(before, after) for before, after in shown])
-    if len(shown) < len(pairs):
-        yield f"and {count(len(pairs) - len(shown), 'node')} more; -o wide shows all"
+    yield table.render(header, [(names_of([row[0][0] for row in group]), *group[0][0][1:]) for group in groups])
+    left_out = len(pairs) - sum(len(group) for group in groups)
+    if left_out:
+        yield f"and {count(left_out, 'node')} more; -o wide shows all"
 
 
 def _node_row(before: NodeUse, after: NodeUse) -> tuple[str, ...]:
@@ -158,9 +199,10 @@ def _gpu_percent(use: NodeUse) -> tuple[str, str]:
     )
 
 
-def _cards(plan: Plan) -> str:
+def _cards(plan: PlanReport) -> str:
     rows: list[Sequence[str]] = []
-    for before, after in zip(plan.before, plan.after, strict=True):
+    pairs = zip(plan.before, plan.after, strict=True)
+    for before, after in sorted(pairs, key=lambda pair: as_people_count(pair[1].node.name)):
         for old, new in zip(before.cards, after.cards, strict=True):
             device = new.device
             memory = change(f"{old.memory_used_mib:,}", f"{new.memory_used_mib:,}")

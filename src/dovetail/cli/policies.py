@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from dovetail.cli.options import color_option, output_option
+from dovetail.cli.output import echo, echo_styled
 
 
 @click.command(short_help="List the node and GPU policies.")
@@ -45,7 +46,7 @@ def policies(output: str) -> None:
             }
             for axis, name, sentence in rows
         ]
-        click.echo(encoding.encode({"policies": found}, output))
+        echo(encoding.encode({"policies": found}, output))
         return
     for axis, title in (("node", "NODE POLICY"), ("gpu", "GPU POLICY")):
         shown = [
@@ -53,5 +54,5 @@ def policies(output: str) -> None:
             for of, name, sentence in rows
             if of == axis
         ]
-        click.echo(table.render((title, "WHAT IT PREFERS"), shown))
-        click.echo()
+        echo_styled(table.render((title, "WHAT IT PREFERS"), shown))
+        echo()

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from dovetail.model.visible import visible
+
 PATIENCE = 2.0  # seconds
 BAR = 24  # characters
 What = str | Callable[[], str]  # a text that changes is asked for every second
@@ -61,7 +63,7 @@ def _show(what: What, done: threading.Event, patience: float) -> None:
     if done.wait(patience):
         return
     while True:
-        text = what if isinstance(what, str) else what()
+        text = visible(what if isinstance(what, str) else what())
         sys.stderr.write(f"\r{text} … {time.monotonic() - started:.0f} s \033[K")
         sys.stderr.flush()
         if done.wait(1.0):

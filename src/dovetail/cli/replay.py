@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.cli.errors import Refused
+from dovetail.cli.output import echo_styled, tell_unused_folders
 from dovetail.cli.progress import Countdown, progress
 from dovetail.cli.sim_options import GENERATED, Wanted, check_targets, complete_policies, sim_options
 
 if TYPE_CHECKING:
     from dovetail.cli.sim_files import Files, LeftOut
     from dovetail.sim.results import Result
-    from dovetail.sim.runs import Stage, Task
+    from dovetail.sim.runs import RunTask, Stage
 
 _FILE = click.Path(path_type=Path)
 
@@ -91,11 +92,12 @@ def replay(
             task, stage, left_out = _task(given, seed, policy, asked)
     with sim_files.refusals():
         result = _run(task, stage)
-        click.echo(replay_output.text(result, output, task.setting, left_out))
+        tell_unused_folders()
+        echo_styled(replay_output.text(result, output, task.setting, left_out))
         sim_files.write_pictures([result], plot, report, None)
 
 
-def _task(given: Files | None, seed: int, policy: str, asked: Wanted) -> tuple[Task, Stage, LeftOut]:
+def _task(given: Files | None, seed: int, policy: str, asked: Wanted) -> tuple[RunTask, Stage, LeftOut]:
     from dovetail.cli.sim_files import read_cases
     from dovetail.sim.compare import plan
 
@@ -105,7 +107,7 @@ def _task(given: Files | None, seed: int, policy: str, asked: Wanted) -> tuple[T
     return task, planned.stages[task.stage], left_out
 
 
-def _run(task: Task, stage: Stage) -> Result:
+def _run(task: RunTask, stage: Stage) -> Result:
     from dovetail.sim.compare import compile_all
     from dovetail.sim.runs import run
 
@@ -117,7 +119,7 @@ def _run(task: Task, stage: Stage) -> Result:
         return run(task, stage, lambda done: countdown.say("Replaying", done, total))
 
 
-def _total(task: Task, stage: Stage) -> int:
+def _total(task: RunTask, stage: Stage) -> int:
     """Steps of the run; 0 where only the run itself finds out."""
     from dovetail.sim.runs import TIME, Recipe
 

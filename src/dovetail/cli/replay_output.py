@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from dovetail.cli import table
+from dovetail.cli.encoding import visible_json
 from dovetail.sim.results import Inflation, ModelUse, Result, Timed, Usage
 from dovetail.sim.runs import Setting
 from dovetail.sim.statistics import column_at, last_column, utilisation_pct
@@ -22,7 +23,7 @@ MOST_TENANTS = 12  # with the most jobs
 def text(result: Result, form: str, setting: Setting, left_out: Mapping[str, int]) -> str:
     """Without the final line break. `left_out`: file -> rows."""
     if form == "json":
-        return msgspec.json.encode({**msgspec.to_builtins(result), "left_out": left_out}).decode()
+        return visible_json(msgspec.json.encode({**msgspec.to_builtins(result), "left_out": left_out}).decode())
     if form == "csv":
         return csv_text(*curve(result))
     lines = _inflation(result) if isinstance(result, Inflation) else _timed(result)

@@ -7,16 +7,15 @@ from pathlib import Path
 import click
 
 from dovetail.cli.errors import Refused
-from dovetail.cli.options import Asked, complete_policy
+from dovetail.cli.options import Asked, complete_policy, connection_options, seal_key_option, unknown_pod_group_option
 
 LOCKS = ("auto", "always", "never")
+METRICS_AUTH = ("none", "apiserver")
+LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 @click.command(short_help="Schedule pods on a live Kubernetes cluster.")
-@click.option(
-    "--kubeconfig", metavar="FILE", type=click.Path(), help="Default: $KUBECONFIG, in-cluster, ~/.kube/config."
-)
-@click.option("--context", metavar="NAME", help="A context of the kubeconfig other than the current one.")
+@connection_options
 @click.option(
     "--scheduler-name",
     "names",
@@ -24,8 +23,15 @@ LOCKS = ("auto", "always", "never")
     multiple=True,
     help="Pods with this spec.schedulerName are ours (default: those of the configuration, or dovetail). Repeat it.",
 )
-@click.option("--node-policy", metavar="POLICY", shell_complete=complete_policy, help="Of pods that name none.")
-@click.option("--gpu-policy", metavar="POLICY[,POLICY]", shell_complete=complete_policy, help="Of pods that name none.")
+@click.option(
+    "--node-policy", metavar="POLICY", shell_complete=complete_policy, help="Of pods with devices that name none."
+)
+@click.option(
+    "--gpu-policy",
+    metavar="POLICY[,POLICY]",
+    shell_complete=complete_policy,
+    help="Of pods with devices that name none.",
+)
 @click.option(
     "--config",
     envvar="DOVETAIL_CONFIG",
@@ -34,13 +40,30 @@ LOCKS = ("auto", "always", "never")
     type=click.Path(),
     help="Configuration: policies, their arguments, a profile per scheduler name.",
 )
+@click.option(
+    "--allow-policy",
+    "allowed_policies",
+    metavar="POLICY",
+    multiple=True,
+    shell_complete=complete_policy,
+    help="Pods may name this policy, and no other that is not allowed so (default: all). Repeat it.",
+)
 @click.option("--device-config", metavar="FILE", type=click.Path(), help="HAMi's device-config.yaml.")
+@unknown_pod_group_option
+@seal_key_option
 @click.option(
     "--hami-lock",
     type=click.Choice(LOCKS),
     default="auto",
     show_default=True,
     help="Keep HAMi's node lock: auto = on nodes whose HAMi device plugin has shaken hands.",
+)
+@click.option(
+    "--node-selector",
+    "nodes",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Place on nodes with this label only. Two Dovetails on one cluster need the same KEY with different VALUEs.",
 )
 @click.option("--lease-namespace", metavar="NAME", default="kube-system", show_default=True, help="Where the Lease is.")
 @click.option("--lease-name", metavar="NAME", default="dovetail-scheduler", show_default=True, help="The Lease.")
@@ -50,6 +73,18 @@ LOCKS = ("auto", "always", "never")
     default=15,
     show_default=True,
     help="How long the Lease holds after its last renewal; after two thirds of it its holder stops writing.",
+)
+@click.option(
+    "--peer-namespace",
+    "peer_namespaces",
+    metavar="NAME",
+    multiple=True,
+    help="Give way also to older Dovetails whose Lease is in this namespace; else only in that of our own Lease.",
+)
+@click.option(
+    "--wait-for-other-names",
+    is_flag=True,
+    help="Wait for the Lease even where its holder serves other scheduler names; else that is an error.",
 )
 @click.option(
     "--identity",
@@ -66,13 +101,36 @@ LOCKS = ("auto", "always", "never")
     help="Bindings on their way at once; fewer while the API server is throttling.",
 )
 @click.option(
+    "--settle-seconds",
+    type=click.FloatRange(0, 3600),
+    default=30,
+    show_default=True,
+    help="How long a node that offers GPUs with neither a register nor feature-discovery labels is watched before its"
+    " GPUs are given out: the register may be on its way.",
+)
+@click.option(
     "--listen",
     metavar="HOST:PORT",
     default="127.0.0.1:9396",
     show_default=True,
     help="Where /healthz, /readyz and /metrics are served; empty = nowhere.",
 )
+@click.option(
+    "--metrics-auth",
+    type=click.Choice(METRICS_AUTH),
+    default="none",
+    show_default=True,
+    help="apiserver = /metrics is for readers whose bearer token the API server knows and whom RBAC lets get it.",
+)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="On stderr.")
+@click.option(
+    "--log-level",
+    type=click.Choice(LOG_LEVELS),
+    default="info",
+    show_default=True,
+    help="The least important messages that are printed; debug has a line for each placement.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="The same as --log-level debug.")
 @click.option("--interpreted", is_flag=True, help="Do not compile kernels: starts at once, fine for a few dozen nodes.")
 def scheduler(
     kubeconfig: str | None,
@@ -81,15 +139,25 @@ def scheduler(
     node_policy: str | None,
     gpu_policy: str | None,
     config: str | None,
+    allowed_policies: tuple[str, ...],
     device_config: str | None,
+    unknown_pod_group: str | None,
+    seal_key_file: str | None,
     hami_lock: str,
+    nodes: tuple[str, ...],
     lease_namespace: str,
     lease_name: str,
     lease_seconds: int,
+    peer_namespaces: tuple[str, ...],
+    wait_for_other_names: bool,
     identity: str | None,
     binds_at_once: int,
+    settle_seconds: float,
     listen: str,
+    metrics_auth: str,
     log_format: str,
+    log_level: str,
+    verbose: bool,
     interpreted: bool,
 ) -> None:
     """Watch a cluster and give every pod of ours a node and the GPUs on it.
@@ -105,15 +173,22 @@ def scheduler(
       kubectl apply -f deploy/
       dovetail scheduler --kubeconfig ~/.kube/config --scheduler-name dovetail
 
-    Ends on SIGTERM and Ctrl-C after what is under way. Exit codes: 0 asked to stop, 1 another one leads now,
-    2 the configuration is wrong.
+    Ends on SIGTERM and Ctrl-C after what is under way. Exit codes: 0 asked to stop, 1 another one leads now or serves
+    the same nodes, 2 the configuration is wrong.
     """
     try:
         from dovetail.cli.live import Run, run
     except ModuleNotFoundError as error:
         raise Refused(f"{error.name} is not installed: pip install 'dovetail[live]'") from error
 
-    asked = Asked(node_policy=node_policy, gpu_policy=gpu_policy, config=config, device_config=device_config)
+    asked = Asked(
+        node_policy=node_policy,
+        gpu_policy=gpu_policy,
+        config=config,
+        device_config=device_config,
+        unknown_pod_group=unknown_pod_group,
+        allowed_policies=allowed_policies,
+    )
     raise SystemExit(
         run(
             Run(
@@ -124,10 +199,17 @@ def scheduler(
                 hami_lock=hami_lock,
                 lease=(lease_namespace, lease_name),
                 lease_seconds=lease_seconds,
+                nodes=nodes,
+                peer_namespaces=peer_namespaces,
+                any_names=wait_for_other_names,
+                seal_key_file=seal_key_file,
                 identity=identity,
                 binds_at_once=binds_at_once,
+                settle_seconds=settle_seconds,
                 listen=listen,
+                metrics_auth=metrics_auth,
                 json_logs=log_format == "json",
+                log_level="debug" if verbose else log_level,
                 interpreted=interpreted,
             )
         )

@@ -8,11 +8,14 @@ from pathlib import Path
 import msgspec
 
 from dovetail import config as configuration
+from dovetail import files
 from dovetail.cli.errors import Refused
 from dovetail.cli.options import Asked
 from dovetail.kube.device_config import read_device_config
+from dovetail.kube.gangs import WAIT
 from dovetail.kube.policies import PolicyError, not_used, parse_device_policy, parse_node_policy
 from dovetail.kube.problems import Problems
+from dovetail.kube.seals import SealKeyError, Seals, keys_from
 from dovetail.kube.settings import Settings
 from dovetail.model.pod import DEFAULT_PROFILE, PreferenceWeights, Profile
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
@@ -41,7 +44,44 @@ def settle(asked: Asked, problems: Problems) -> tuple[configuration.Config, Sett
         raise Refused(f"{source}: {error}") from error
     if of_node in KNOWN.joint_policies and (asked.gpu_policy or config.gpu_policy):
         problems.warning(source, "", not_used(of_node))
-    return config, dataclasses.replace(KNOWN, profile=Profile(of_node, of_device))
+    profile = Profile(of_node, of_device)
+    cpu_profile = _cpu_profile(config.without_devices, profile, f"{asked.config}: withoutDevices")
+    schedulers = KNOWN.webhooks_schedulers.union(config.schedulers)
+    unknown_group = asked.unknown_pod_group or config.gangs.unknown_group or WAIT
+    settings = dataclasses.replace(KNOWN, profile=profile, cpu_profile=cpu_profile, webhooks_schedulers=schedulers)
+    own = frozenset(config.schedulers) or KNOWN.schedulers
+    allowed = _allowed(asked, config)
+    return config, dataclasses.replace(settings, unknown_group=unknown_group, schedulers=own, allowed_policies=allowed)
+
+
+def with_seals(settings: Settings, path: str | None, problems: Problems) -> Settings:
+    """With the keys of this file. A file that is not there is a warning, as the Secret that it comes from is optional;
+    a file that cannot be used is refused. No message contains a key."""
+    if path is None:
+        return settings
+    try:
+        text = files.read_input(path, files.MAX_SETTINGS_BYTES).decode("utf-8")
+        return dataclasses.replace(settings, seals=Seals(keys_from(text)))
+    except FileNotFoundError:
+        message = "is not there: records of cards are not sealed, and a changed record is found only while we run"
+        problems.warning("--seal-key-file", path, message)
+        return settings
+    except SealKeyError as error:
+        raise Refused(f"--seal-key-file {path}: {error}") from error
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise Refused(f"--seal-key-file {path}: cannot be read: {why}") from None
+
+
+def _allowed(asked: Asked, config: configuration.Config) -> frozenset[str] | None:
+    """The policies that pods may name; None = all. A name that no policy has is a mistake."""
+    given = asked.allowed_policies or config.allowed_policies
+    source = "--allow-policy" if asked.allowed_policies else f"{asked.config}: allowedPolicies"
+    for name in given or ():
+        if name not in KNOWN.node_policies | KNOWN.device_policies:
+            known = ", ".join(sorted(KNOWN.node_policies | KNOWN.device_policies))
+            raise Refused(f"{source}: {name!r} is no policy; write one of {known}")
+    return None if given is None else frozenset(given)
 
 
 def with_vendors(settings: Settings, path: str | None, problems: Problems) -> Settings:
@@ -49,7 +89,7 @@ def with_vendors(settings: Settings, path: str | None, problems: Problems) -> Se
     if path is None:
         return settings
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = files.read_input(path, files.MAX_SETTINGS_BYTES).decode("utf-8")
     except (OSError, ValueError) as error:
         raise Refused(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
     vendors = read_device_config(path, text, problems)
@@ -78,8 +118,25 @@ def _profile(name: str, given: configuration.SchedulerProfile, settings: Setting
             profile = dataclasses.replace(profile, device=chain)
     except PolicyError as error:
         raise Refused(f"{where}: {error}") from error
+    cpu_profile = settings.cpu_profile
+    if given.without_devices is not None:
+        cpu_profile = _cpu_profile(given.without_devices, profile, f"{where}.withoutDevices")
+    profile = dataclasses.replace(_weighed(given, profile, where), default_spread=given.default_spread)
+    return dataclasses.replace(settings, profile=profile, cpu_profile=cpu_profile)
+
+
+def _cpu_profile(given: configuration.CpuProfile, beside: Profile, where: str) -> Profile:
+    """The profile of pods that ask for no device; cards are none of their business, so the chain is the others'."""
+    try:
+        node = parse_node_policy(given.node_policy, KNOWN.node_policies)
+    except PolicyError as error:
+        raise Refused(f"{where}.nodePolicy: {error}") from error
+    profile = Profile(node, beside.device, default_spread=given.default_spread)
+    return _weighed(given, profile, where)
+
+
+def _weighed(given: configuration.SchedulerProfile | configuration.CpuProfile, profile: Profile, where: str) -> Profile:
     weights = msgspec.structs.asdict(given.preference_weights)
     if any(not 0 <= weight <= 1_000 for weight in (*weights.values(), given.policy_weight)):
         raise Refused(f"{where}: weights are whole numbers from 0 to 1000")
-    profile = dataclasses.replace(profile, preferences=PreferenceWeights(**weights), policy_weight=given.policy_weight)
-    return dataclasses.replace(settings, profile=profile)
+    return dataclasses.replace(profile, preferences=PreferenceWeights(**weights), policy_weight=given.policy_weight)

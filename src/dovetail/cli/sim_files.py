@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from dovetail.cli.errors import Refused
+from dovetail.cli.output import say
 from dovetail.cli.sim_options import Wanted
-from dovetail.sim.compare import Case
+from dovetail.sim.compare import TraceCase
 from dovetail.sim.executors import CannotRun
 from dovetail.sim.load import load_trace
 from dovetail.sim.orders import Orders
 from dovetail.sim.plot import CannotPlot, write_plot
 from dovetail.sim.report import write_report
+from dovetail.sim.report.origin import Origin
 from dovetail.sim.results import Result
 from dovetail.sim.rows import Problem, rows_left_out
 from dovetail.sim.trace import TraceError
 from dovetail.sim.variants import compressed
 
 MOST_COMPLAINTS = 20
+NOT_TOLD = ("report", "plot", "output", "no_cache", "workers", "color")  # options that do not change a result
+DEFAULT_IN_HELP = re.compile(r"\[default: (.*)\]$")  # of options whose default is worked out later
 LeftOut = dict[str, int]  # file -> rows of it that were left out
 
 
@@ -45,20 +54,20 @@ def refusals() -> Iterator[None]:
         raise Refused(str(error)) from error
 
 
-def read_cases(sources: Sequence[Files | None], asked: Wanted) -> tuple[list[Case], LeftOut]:
+def read_cases(sources: Sequence[Files | None], asked: Wanted) -> tuple[list[TraceCase], LeftOut]:
     """In the order of the sources, of which None is generated. What two of them share is complained of once."""
     cases, left_out = [], LeftOut()
     problems: dict[Problem, None] = {}
     for files in sources:
         if files is None:
-            cases.append(Case(asked.recipe()))
+            cases.append(TraceCase(asked.recipe()))
             continue
         trace, found = load_trace(files.nodes, files.pods, asked.skip_bad)
         problems.update(dict.fromkeys(found))
         counts = {str(path): rows_left_out(path, found) for path in (files.nodes, files.pods)}
         left_out.update(counts)
         orders = None if files.order is None else _orders(files.order, counts, found)
-        cases.append(Case(compressed(trace, asked.compress or 1.0), orders))
+        cases.append(TraceCase(compressed(trace, asked.compress or 1.0), orders))
     _say(list(problems), left_out)
     return cases, left_out
 
@@ -79,12 +88,12 @@ def _say(problems: Sequence[Problem], left_out: LeftOut) -> None:
     for costs_row, verb in ((False, "ignored"), (True, "left out")):
         alike = [problem for problem in problems if problem.costs_row == costs_row]
         for problem in alike[:MOST_COMPLAINTS]:
-            click.echo(f"dovetail: {verb}: {problem}", err=True)
+            say(f"{verb}: {problem}")
         if len(alike) > MOST_COMPLAINTS:
-            click.echo(f"dovetail: {verb}: {len(alike) - MOST_COMPLAINTS:,} more problems", err=True)
+            say(f"{verb}: {len(alike) - MOST_COMPLAINTS:,} more problems")
     for file, rows in left_out.items():
         if rows:
-            click.echo(f"dovetail: {file}: {_rows(rows)} left out", err=True)
+            say(f"{file}: {_rows(rows)} left out")
 
 
 def _rows(count: int) -> str:
@@ -93,19 +102,31 @@ def _rows(count: int) -> str:
 
 def write_pictures(results: Sequence[Result], plot: Path | None, report: Path | None, baseline: str | None) -> None:
     """What was written is said on stderr: stdout is for the findings. The page first: there may be nothing to plot."""
-    for path, write in ((report, _report), (plot, _plot)):
+    origin = origin_of(click.get_current_context(), datetime.now(UTC))
+    page = partial(write_report, results, baseline=baseline, origin=origin)
+    for path, write in ((report, page), (plot, partial(write_plot, results))):
         if path is None:
             continue
         try:
-            write(results, path, baseline)
+            write(path)
         except OSError as error:
             raise Refused(f"{path}: cannot be written: {error.strerror or error}") from error
-        click.echo(f"dovetail: wrote {path}", err=True)
+        say(f"wrote {path}")
 
 
-def _plot(results: Sequence[Result], path: Path, _: str | None) -> None:
-    write_plot(results, path)
+def origin_of(context: click.Context, now: datetime) -> Origin:
+    """The command as it was typed, where `main` has noted it, and what each of its options is."""
+    typed = context.find_root().obj
+    command = shlex.join([context.find_root().command_path, *typed]) if isinstance(typed, tuple) else ""
+    settings = [_setting(context, parameter) for parameter in context.command.params if parameter.name not in NOT_TOLD]
+    return Origin(command, f"{now:%Y-%m-%d %H:%M} UTC", [one for one in settings if one[1]])
 
 
-def _report(results: Sequence[Result], path: Path, baseline: str | None) -> None:
-    write_report(results, path, baseline=baseline)
+def _setting(context: click.Context, parameter: click.Parameter) -> tuple[str, str, bool]:
+    name = str(parameter.name)
+    value = context.params.get(name)
+    values = value if isinstance(value, (list, tuple)) else [value]
+    given = context.get_parameter_source(name) is not ParameterSource.DEFAULT
+    shown = ", ".join("yes" if one is True else str(one) for one in values if one is not None and one is not False)
+    described = DEFAULT_IN_HELP.search(getattr(parameter, "help", None) or "")
+    return max(parameter.opts, key=len), shown or (described[1] if described else ""), given

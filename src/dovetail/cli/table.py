@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import click
 
+from dovetail.cli.output import one_line
+
 GAP = "  "
 
 
 def render(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (), indent: str = "") -> str:
     """Columns as wide as their widest cell; those whose position is in `right` are aligned to the right."""
-    lines = [tuple(click.style(title, bold=True) for title in header), *(tuple(row) for row in rows)]
+    lines = [tuple(click.style(title, bold=True) for title in header), *(tuple(map(one_line, row)) for row in rows)]
     widths = [max(_width(line[at]) for line in lines) for at in range(len(header))]
     return "\n".join(indent + _line(line, widths, right) for line in lines)
 

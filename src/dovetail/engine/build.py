@@ -34,6 +34,7 @@ from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
 LONGEST_CHAIN = 4
 Hooks = Mapping[str, Callable[..., Any]]
+Pair = tuple[str, tuple[str, ...]]  # a node policy and a chain of device policies
 Place = Callable[[State, Batch], None]
 _KEY_HOOKS = ("key_first", "key_second", "key_third", "key_fourth")
 
@@ -94,8 +95,8 @@ class Builder:
         self.compiled = compiled
         self._cache = cache
         self._made: dict[tuple[Any, ...], Callable[..., Any]] = {}  # (function, hooks it reaches) -> copy
-        self._kernels: dict[tuple[str, tuple[str, ...]], Kernel] = {}
-        self._lenses: dict[tuple[str, tuple[str, ...]], Lens] = {}
+        self._kernels: dict[Pair, Kernel] = {}
+        self._lenses: dict[Pair, Lens] = {}
 
     def kernel(self, profile: Profile) -> Kernel:
         key = (profile.node, profile.device)
@@ -111,6 +112,16 @@ class Builder:
                 self._door("survey", hooks),
             )
         return self._kernels[key]
+
+    def warm(self, profile: Profile) -> None:
+        """Compile all that the profile runs, book-keeping included, or load it from disk: nothing is compiled later."""
+        from dovetail.engine import native
+
+        kernel = self.kernel(profile)
+        doors = (kernel.place_groups, kernel.place_lone, kernel.which_fit, kernel.survey, *self.book_keeping())
+        for door in doors:
+            assert isinstance(door, partial)
+            native.warm_entry(door.args[0])
 
     def lens(self, profile: Profile) -> Lens:
         key = (profile.node, profile.device)
@@ -177,6 +188,12 @@ class Builder:
 
         compiled: Callable[..., Any] = native.compile_function(function, self._cache)
         return compiled
+
+
+def pair_of(profile: Profile) -> Pair:
+    """What decides which kernel a profile runs: its policies, without weights. A joint policy asks no device policy."""
+    joint = NODE_POLICIES[profile.node].offer is not None
+    return (profile.node, JOINT_CHAIN if joint else profile.device)
 
 
 @cache

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
-from dovetail.engine.wording import amount_of, resource_title, unit_of
+from dovetail.engine.wording import amount_of, pod_term, resource_title, unit_of
 from dovetail.model.node import CPU, MEMORY, STORAGE, Node, Taint
 from dovetail.model.pod import CardResources, Container, DeviceAsk, DeviceRules, Pod, at_once
-from dovetail.model.relations import PodTerm, Relations, Selector
+from dovetail.model.relations import Relations
 from dovetail.model.rules import AffinityTerm, NodeRules, Toleration
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
-LARGEST_CARD_MIB = 2**20  # beyond every card: where the search for a part of a whole card begins
+# Kubernetes' own marks of nodes that are cordoned, not ready, out of memory and so on: no place to be sent to.
+CONDITION_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+LEAST_PART = Fraction(1, 2)  # of what was asked: less of it is no help and is never suggested
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SuggestedChange:
     sentence: str
     apply: Callable[[Pod], Pod]
     for_replicas: bool = False  # it helps only if the pods of the same owner that have their places change as well
 
 
-Works = Callable[[Change], object]  # true where the pod is placed with the change
+Works = Callable[[SuggestedChange], object]  # true where the pod is placed with the change
 
 
-def less(pod: Pod, works: Works) -> Iterator[Change]:
-    """The largest amount below the asked one that fits, of one thing at a time: found by halving, so tried often."""
+def less(pod: Pod, works: Works, biggest: Mapping[str, int]) -> Iterator[SuggestedChange]:
+    """The largest amount below the asked one that fits, of one thing at a time: found by halving, so tried often.
+
+    `biggest`: MiB of the biggest card of each vendor, which is what a whole card stands for.
+    """
     by_cards = set()
     for c, container in enumerate(pod.containers):
         for a, ask in enumerate(container.asks):
             by_cards.add(ask.resources.count if ask.resources is not None else "")
-            for asked, change_to in _parts_of_cards(pod, c, a):
+            for asked, change_to in _parts_of_cards(pod, c, a, biggest.get(ask.vendor, 0)):
                 yield from _largest(asked, change_to, works)
     for name, amount in sorted(pod.resources.items()):
         if name not in by_cards:
@@ -41,21 +47,41 @@ def less(pod: Pod, works: Works) -> Iterator[Change]:
         yield from _largest(limit // unit_of(name), _limit(name, limit), works)
 
 
-def fewer_cards(pod: Pod) -> Iterator[Change]:
+def fewer_cards(pod: Pod) -> Iterator[SuggestedChange]:
     for c, container in enumerate(pod.containers):
         for a, ask in enumerate(container.asks):
-            for count in range(ask.count - 1, 0, -1):
+            for count in range(ask.count - 1, least(ask.count) - 1, -1):
                 change = _asking(c, a, "count", count=count)
-                yield Change(f"{_of(pod, c)}ask for {count} GPU{'s' * (count > 1)} instead of {ask.count}", change)
+                yield SuggestedChange(
+                    f"{_of(pod, c)}ask for {count} GPU{'s' * (count > 1)} instead of {ask.count}", change
+                )
 
 
-def constraints_dropped(pod: Pod) -> Iterator[Change]:
+def other_models(pod: Pod, models: Mapping[str, Sequence[str]]) -> Iterator[SuggestedChange]:
+    """Another GPU model that the cluster has, where the pod says which it takes; `models` by vendor."""
+    for rules in pod.device_rules:
+        if not (rules.use_types or rules.nouse_types):
+            continue
+        said = f"instead of {','.join(rules.use_types)}" if rules.use_types else "as well"
+        for model in models.get(rules.vendor, ()):
+            if not rules.accepts(model):
+                changed = replace(rules, use_types=(model,), nouse_types=())
+                yield SuggestedChange(f"take the GPU type {model} {said}", _other_rules(changed))
+
+
+def _other_rules(changed: DeviceRules) -> Callable[[Pod], Pod]:
+    return lambda pod: replace(
+        pod, device_rules=tuple(changed if rules.vendor == changed.vendor else rules for rules in pod.device_rules)
+    )
+
+
+def constraints_dropped(pod: Pod) -> Iterator[SuggestedChange]:
     yield from _rules_about_nodes(pod)
     yield from _rules_about_pods(pod)
     yield from _rules_about_cards(pod)
 
 
-def _rules_about_nodes(pod: Pod) -> Iterator[Change]:
+def _rules_about_nodes(pod: Pod) -> Iterator[SuggestedChange]:
     """A daemon's pod is made for its node: that it is there is no constraint to be dropped."""
     rules, own = pod.node_rules, pod.own_node
     if rules.node_name and not own:
@@ -70,13 +96,13 @@ def _rules_about_nodes(pod: Pod) -> Iterator[Change]:
             yield _node_rules("drop the required node affinity", affinity=kept)
 
 
-def _rules_about_pods(pod: Pod) -> Iterator[Change]:
+def _rules_about_pods(pod: Pod) -> Iterator[SuggestedChange]:
     """Replicas shun each other both ways, so anti-affinity is dropped from all of them."""
     relations = pod.relations
     for term in relations.affinity:
-        yield _relation(f"drop the required pod affinity {_to(term)}", "affinity", term)
+        yield _relation(f"drop the required pod affinity {pod_term(term)}", "affinity", term)
     for term in relations.anti_affinity:
-        change = _relation(f"drop the required pod anti-affinity {_to(term)}", "anti_affinity", term)
+        change = _relation(f"drop the required pod anti-affinity {pod_term(term)}", "anti_affinity", term)
         yield replace(change, for_replicas=True)
     for constraint in relations.spread:
         if constraint.hard:
@@ -86,7 +112,7 @@ def _rules_about_pods(pod: Pod) -> Iterator[Change]:
         yield _relation(f"drop the host port {port.port}/{port.protocol}", "ports", port)
 
 
-def _rules_about_cards(pod: Pod) -> Iterator[Change]:
+def _rules_about_cards(pod: Pod) -> Iterator[SuggestedChange]:
     for devices in pod.device_rules:
         for field, name, nothing in (
             ("use_types", "use-gputype", ()),
@@ -99,17 +125,15 @@ def _rules_about_cards(pod: Pod) -> Iterator[Change]:
             value = getattr(devices, field)
             if value:
                 shown = "" if value is True else f" {value if isinstance(value, str) else ','.join(value)}"
-                yield Change(f"drop {name}{shown}", _device_rule(devices, field, nothing))
+                yield SuggestedChange(f"drop {name}{shown}", _device_rule(devices, field, nothing))
 
 
-def taints_tolerated(pod: Pod, nodes: Iterable[Node]) -> Iterator[Change]:
-    """One taint at a time; a cordoned node counts as one."""
+def taints_tolerated(pod: Pod, nodes: Iterable[Node]) -> Iterator[SuggestedChange]:
+    """One taint at a time, the commonest first; not those by which Kubernetes marks nodes that do not work."""
     taints: dict[Taint, int] = {}
     for node in nodes:
         taint = pod.node_rules.untolerated(node)
-        if node.unschedulable:
-            taint = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-        if taint is not None:
+        if taint is not None and not taint.key.startswith(CONDITION_TAINTS):
             taints[taint] = taints.get(taint, 0) + 1
     for taint in sorted(taints, key=lambda t: (-taints[t], str(t))):
         operator = "Equal" if taint.value else "Exists"
@@ -117,7 +141,7 @@ def taints_tolerated(pod: Pod, nodes: Iterable[Node]) -> Iterator[Change]:
         yield _node_rules(f"tolerate the taint {taint}", tolerations=(*pod.node_rules.tolerations, toleration))
 
 
-def other_policies(pod: Pod, alone: bool) -> Iterator[Change]:
+def other_policies(pod: Pod, alone: bool) -> Iterator[SuggestedChange]:
     """Which cards a policy takes decides what is left for the next; which node, only where others follow the pod."""
     asks = [ask for container in pod.containers for ask in container.asks]
     picky = any(DEVICE_POLICIES[name].idle_only for name in pod.profile.device)
@@ -125,19 +149,24 @@ def other_policies(pod: Pod, alone: bool) -> Iterator[Change]:
     joint = NODE_POLICIES[pod.profile.node].offer is not None  # no GPU policy is asked
     for name in DEVICE_POLICIES:
         if pod.profile.device != (name,) and not any_card_will_do and not joint:
-            yield Change(
+            yield SuggestedChange(
                 f"use the GPU policy {name} instead of {','.join(pod.profile.device)}", _policy("device", (name,))
             )
     for name in NODE_POLICIES:
         if (not alone or (joint and not any_card_will_do)) and pod.profile.node != name:
-            yield Change(f"use the node policy {name} instead of {pod.profile.node}", _policy("node", name))
+            yield SuggestedChange(f"use the node policy {name} instead of {pod.profile.node}", _policy("node", name))
 
 
-def _largest(asked: int, change_to: Callable[[int], Change], works: Works) -> Iterator[Change]:
+def least(asked: int) -> int:
+    """The smallest amount that is suggested in place of the asked one."""
+    return -(-asked * LEAST_PART.numerator // LEAST_PART.denominator)
+
+
+def _largest(asked: int, change_to: Callable[[int], SuggestedChange], works: Works) -> Iterator[SuggestedChange]:
     """Nothing, or the change to the largest amount below `asked` that works."""
-    if asked <= 1 or not works(change_to(1)):
+    low, high = least(asked), asked
+    if low >= high or not works(change_to(low)):
         return
-    low, high = 1, asked
     while high - low > 1:
         middle = (low + high) // 2
         if works(change_to(middle)):
@@ -147,43 +176,43 @@ def _largest(asked: int, change_to: Callable[[int], Change], works: Works) -> It
     yield change_to(low)
 
 
-def _parts_of_cards(pod: Pod, c: int, a: int) -> Iterator[tuple[int, Callable[[int], Change]]]:
+def _parts_of_cards(pod: Pod, c: int, a: int, biggest: int) -> Iterator[tuple[int, Callable[[int], SuggestedChange]]]:
     """(how much is asked, the change to less) of what can be said of the cards in a manifest."""
     ask = pod.containers[c].asks[a]
     if ask.memory_percent is not None and not ask.plain:
         yield ask.memory_percent, _percent(pod, c, a)
     elif ask.resources is None or ask.resources.memory:
         whole = ask.memory_percent is not None
-        yield (LARGEST_CARD_MIB if whole else ask.memory_mib) // _memory_unit(ask), _memory(pod, c, a)
+        yield (biggest if whole else ask.memory_mib) // _memory_unit(ask), _memory(pod, c, a)
     if ask.resources is None or ask.resources.compute:
         yield ask.compute_milli // 10, _compute(pod, c, a)
 
 
-def _memory(pod: Pod, c: int, a: int) -> Callable[[int], Change]:
+def _memory(pod: Pod, c: int, a: int) -> Callable[[int], SuggestedChange]:
     ask, unit = pod.containers[c].asks[a], _memory_unit(pod.containers[c].asks[a])
     whole = "the whole GPU" if ask.count == 1 else "whole GPUs"
     asked = f"{ask.memory_mib:,}" if ask.memory_percent is None else whole
 
-    def to(units: int) -> Change:
+    def to(units: int) -> SuggestedChange:
         sentence = f"{_of(pod, c)}ask for {units * unit:,} MiB of GPU memory instead of {asked}"
         part = {"memory_mib": units * unit, "memory_percent": None, "compute_milli": _compute_of_part(pod, ask)}
-        return Change(sentence, _asking(c, a, "memory", plain=False, **part))
+        return SuggestedChange(sentence, _asking(c, a, "memory", plain=False, **part))
 
     return to
 
 
-def _percent(pod: Pod, c: int, a: int) -> Callable[[int], Change]:
+def _percent(pod: Pod, c: int, a: int) -> Callable[[int], SuggestedChange]:
     ask = pod.containers[c].asks[a]
     part = {"compute_milli": _compute_of_part(pod, ask)}
-    return lambda percent: Change(
+    return lambda percent: SuggestedChange(
         f"{_of(pod, c)}ask for {percent} % of the GPU's memory instead of {ask.memory_percent} %",
         _asking(c, a, "percentage", memory_percent=percent, **part),
     )
 
 
-def _compute(pod: Pod, c: int, a: int) -> Callable[[int], Change]:
+def _compute(pod: Pod, c: int, a: int) -> Callable[[int], SuggestedChange]:
     asked = pod.containers[c].asks[a].compute_milli
-    return lambda percent: Change(
+    return lambda percent: SuggestedChange(
         f"{_of(pod, c)}ask for {percent} % of the GPU's compute instead of {asked / 10:g} %",
         _asking(c, a, "compute", compute_milli=percent * 10, plain=False),
     )
@@ -202,19 +231,19 @@ def _memory_unit(ask: DeviceAsk) -> int:
     return ask.resources.memory_unit_mib if ask.resources is not None else 1
 
 
-def _resource(name: str, asked: int) -> Callable[[int], Change]:
-    def to(units: int) -> Change:
+def _resource(name: str, asked: int) -> Callable[[int], SuggestedChange]:
+    def to(units: int) -> SuggestedChange:
         amount = units * unit_of(name)
-        what = f"{amount_of(name, amount)} {resource_title(name)} on the node instead of {amount_of(name, asked)}"
-        return Change(f"ask for {what}", lambda pod: _requesting(pod, name, amount))
+        what = f"{amount_of(name, amount)} {resource_title(name)} instead of {amount_of(name, asked)}"
+        return SuggestedChange(f"ask for {what}", lambda pod: _requesting(pod, name, amount))
 
     return to
 
 
-def _limit(name: str, before: int) -> Callable[[int], Change]:
+def _limit(name: str, before: int) -> Callable[[int], SuggestedChange]:
     """A quota may count limits; no request is larger than its limit."""
 
-    def to(units: int) -> Change:
+    def to(units: int) -> SuggestedChange:
         limit = units * unit_of(name)
 
         def apply(pod: Pod) -> Pod:
@@ -222,7 +251,7 @@ def _limit(name: str, before: int) -> Callable[[int], Change]:
             return replace(changed, quota_use={**changed.quota_use, f"limits.{name}": limit})
 
         what = f"{amount_of(name, limit)} {resource_title(name)} instead of {amount_of(name, before)}"
-        return Change(f"limit the pod to {what}", apply)
+        return SuggestedChange(f"limit the pod to {what}", apply)
 
     return to
 
@@ -260,42 +289,26 @@ def _stated(container: Container, resources: CardResources, part: str) -> int:
     return sum((getattr(ask, amounts[part]) or 0) // unit for ask in asks if not ask.plain)
 
 
-def _node_rules(sentence: str, **changed: object) -> Change:
+def _node_rules(sentence: str, **changed: object) -> SuggestedChange:
     def apply(pod: Pod) -> Pod:
         rules: NodeRules = replace(pod.node_rules, **changed)  # type: ignore[arg-type]
         return replace(pod, node_rules=rules)
 
-    return Change(sentence, apply)
+    return SuggestedChange(sentence, apply)
 
 
 def _device_rule(of: DeviceRules, field: str, value: object) -> Callable[[Pod], Pod]:
-    def apply(pod: Pod) -> Pod:
-        changed: DeviceRules = replace(of, **{field: value})  # type: ignore[arg-type]
-        return replace(pod, device_rules=tuple(changed if r.vendor == of.vendor else r for r in pod.device_rules))
-
-    return apply
+    changed: DeviceRules = replace(of, **{field: value})  # type: ignore[arg-type]
+    return _other_rules(changed)
 
 
-def _relation(sentence: str, field: str, dropped: object) -> Change:
+def _relation(sentence: str, field: str, dropped: object) -> SuggestedChange:
     def apply(pod: Pod) -> Pod:
         rest = tuple(one for one in getattr(pod.relations, field) if one != dropped)
         relations: Relations = replace(pod.relations, **{field: rest})
         return replace(pod, relations=relations)
 
-    return Change(sentence, apply)
-
-
-def _to(term: PodTerm) -> str:
-    """`to app=web over kubernetes.io/hostname`"""
-    return f"to {_selected(term.selector)} over {term.topology_key}"
-
-
-def _selected(selector: Selector | None) -> str:
-    if selector is None:
-        return "no pod"
-    rows = [f"{label}={value}" for label, value in selector.labels]
-    rows += [f"{row.key} {row.operator} {','.join(row.values)}".rstrip() for row in selector.expressions]
-    return ", ".join(rows) or "all pods"
+    return SuggestedChange(sentence, apply)
 
 
 def _policy(field: str, value: object) -> Callable[[Pod], Pod]:

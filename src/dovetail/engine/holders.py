@@ -24,7 +24,7 @@ class LedgerError(RuntimeError):
     """The ledger contradicts itself: a bug, never the user's fault."""
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldPod(msgspec.Struct, frozen=True):
     """A pod that holds something, as it was when asked."""
 
     pod: Pod
@@ -33,7 +33,7 @@ class Held(msgspec.Struct, frozen=True):
     expires: float | None  # of a reservation
 
 
-class Holders(Mapping[str, Held]):
+class Holders(Mapping[str, HeldPod]):
     """uid -> what it holds."""
 
     def __init__(self) -> None:
@@ -51,10 +51,10 @@ class Holders(Mapping[str, Held]):
     def __contains__(self, uid: object) -> bool:
         return uid in self.slot_of
 
-    def __getitem__(self, uid: str) -> Held:
+    def __getitem__(self, uid: str) -> HeldPod:
         slot = self.slot_of[uid]
         expires = float(self._expires[slot])
-        return Held(self.pod(uid), slot, bool(self._assumed[slot]), None if expires == NEVER else expires)
+        return HeldPod(self.pod(uid), slot, bool(self._assumed[slot]), None if expires == NEVER else expires)
 
     def pod(self, uid: str) -> Pod:
         known: Pod = self._pod[self.slot_of[uid]]
@@ -108,6 +108,13 @@ class Holders(Mapping[str, Held]):
 
     def confirm(self, slot: int) -> None:
         self._expires[slot] = NEVER
+
+    def assume(self, uid: str) -> None:
+        """No record says which cards the pod has: those booked are a guess."""
+        self._assumed[self.slot_of[uid]] = True
+
+    def is_assumed(self, slot: int) -> bool:
+        return bool(self._assumed[slot])
 
     def expired(self, now: float) -> list[str]:
         """Reservations whose time is over, oldest first."""

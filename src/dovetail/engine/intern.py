@@ -1,16 +1,18 @@
 """Names become small integers once: resources, vendors, kinds of card, UUIDs, owners; and requests become shapes.
 
-Two pods that ask for the same thing share a shape, and with it one vector of scores.
+Two pods that ask for the same thing share a shape, and with it one vector of scores. Numbers that nothing uses any more
+are given out again (engine/sweep.py), so that tables stay as large as what lives at one time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.model.device import WHOLE_COMPUTE, Device, type_matches
+from dovetail.model.device import WHOLE_COMPUTE, Device
 from dovetail.model.node import BASE_RESOURCES
 from dovetail.model.node import PODS as PODS_NAME
 from dovetail.model.pod import DeviceRules, Pod
@@ -20,17 +22,21 @@ from dovetail.policies.rows import (
     ASK_COUNT,
     ASK_FIELDS,
     ASK_PERCENT,
+    FIRST_ASK,
     FOUR_CARDS,
+    LAST_ASK,
     LAST_KIND_BIT,
     MORE_CARDS,
     NO_CARD,
     NO_PERCENT,
+    NOUSE_TO,
     ONE_CARD,
     PART_OF_A_CARD,
     PODS,
     RULE_FIELDS,
     SHAPE_FIELDS,
     TWO_CARDS,
+    USE_FROM,
     Wants,
 )
 
@@ -39,7 +45,11 @@ LARGEST = 2**50
 TOO_MUCH = LARGEST + 1  # a request beyond every capacity
 NOBODY = -1
 MOST_HARDWARE = 256  # kinds of node that are told apart
-MOST_REMEMBERED = 200_000  # requests known by their template
+MOST_REMEMBERED = 20_000  # requests known by their template
+MOST_TAKEN = 1_024  # cards of one container that room is made for: no node has as many
+NOWHERE = ""  # in the place of every resource that no node has: one column, of which no node has anything
+FEW = 256  # the same of names that come with a row or column of a table, or with long lists
+SWEEP_FROM = 1_024  # names of one sort; below, looking for those that nothing uses costs more than it saves
 
 
 def template_key(pod: Pod) -> tuple[int, ...]:
@@ -60,24 +70,73 @@ def template_parts(pod: Pod) -> tuple[object, ...]:
 
 
 class Names:
-    """name ↔ 0, 1, 2, …"""
+    """name ↔ 0, 1, 2, … A number whose name was dropped by `keep` is given to a later name."""
 
-    def __init__(self, names: tuple[str, ...] = ()) -> None:
+    def __init__(self, names: tuple[str, ...] = (), sweep_from: int = 0) -> None:
+        """`sweep_from`: names from which on the unused are looked for, where each takes much room."""
         self._ids: dict[Any, int] = {}
+        self._free: list[int] = []
+        self.given = 0  # numbers given out so far, those given again included
+        self._from = min(sweep_from or SWEEP_FROM, SWEEP_FROM)
+        self._limit = self._from
+        self.crowded = False  # more names than the limit: time to look for those that nothing uses
         for name in names:
             self(name)
 
     def __call__(self, name: Any) -> int:
-        return self._ids.setdefault(name, len(self._ids))
+        known = self._ids.get(name)
+        if known is None:
+            known = self._ids[name] = self._free.pop() if self._free else len(self._ids)
+            self.given += 1
+            self.crowded = len(self._ids) > self._limit
+        return known
 
     def known(self, name: Any) -> int | None:
         return self._ids.get(name)
 
-    def __len__(self) -> int:
-        return len(self._ids)
+    def has_room(self, most: int) -> bool:
+        """Fewer names than that are known."""
+        return len(self._ids) < most
 
-    def __iter__(self) -> Any:
-        return iter(self._ids)
+    def keep(self, used: npt.NDArray[np.bool_]) -> list[int]:
+        """Drop the names whose numbers are not used (`used` is by number); returns their numbers."""
+        dropped = [(name, number) for name, number in self._ids.items() if not used[number]]
+        for name, _ in dropped:
+            del self._ids[name]
+        numbers = [number for _, number in dropped]
+        self._free = sorted((*self._free, *numbers), reverse=True)  # the lowest is given out first
+        self._limit, self.crowded = max(self._from, 2 * len(self._ids)), False
+        return numbers
+
+    def __len__(self) -> int:
+        """One more than the highest number."""
+        return len(self._ids) + len(self._free)
+
+    def __iter__(self) -> Iterator[Any]:
+        """By number; None where a number is free."""
+        names: list[Any] = [None] * len(self)
+        for name, number in self._ids.items():
+            names[number] = name
+        return iter(names)
+
+
+class Ranges:
+    """Where lists of different lengths stand in one array. A range that is given back serves a list of its length."""
+
+    def __init__(self) -> None:
+        self._end = 0
+        self._free: dict[int, list[int]] = {}  # length -> first elements
+
+    def take(self, length: int) -> int:
+        free = self._free.get(length)
+        if free:
+            return free.pop()
+        first, self._end = self._end, self._end + length
+        return first
+
+    def give_back(self, first: int, length: int) -> None:
+        if length:
+            self._free.setdefault(length, []).append(first)
 
 
 def grown(array: npt.NDArray[Any], axis: int, length: int, fill: int = 0) -> npt.NDArray[Any]:
@@ -95,16 +154,20 @@ class Interner:
     """Owns the table of requests (`wants`) and the numbering of everything."""
 
     def __init__(self) -> None:
-        self.columns = Names(BASE_RESOURCES)
+        self.columns = Names((*BASE_RESOURCES, NOWHERE), FEW)
+        self.nowhere = len(BASE_RESOURCES)
+        self.base = len(self.columns)  # columns whose numbers are known
         self.vendors = Names()
-        self.kinds = Names()  # (vendor, model, mode) -> kind of card
+        self.kinds = Names(sweep_from=FEW)  # (vendor, model, mode) -> kind of card
         self.uuids = Names()
         self.owners = Names()
-        self._hardware = Names()
-        self._rules = Names()
-        self._shapes = Names()
+        self.hardware = Names()
+        self.rules = Names(sweep_from=FEW)
+        self.shapes = Names()
         self._known: dict[tuple[Any, ...], tuple[int, object]] = {}  # template and owner -> shape, what must stay alive
-        self._uuid_count = self._ask_count = 0
+        self._uuid_ranges, self._ask_ranges = Ranges(), Ranges()
+        self.pinned: set[int] = set()  # columns that policies' arguments and settings speak of
+        self.sweeps = 0  # grows whenever numbers of shapes and classes may mean something else
         self.wants = Wants(
             need=np.zeros((8, 8), dtype=np.int64),
             scored=np.zeros((8, 2), dtype=np.int64),
@@ -122,18 +185,31 @@ class Interner:
             return known
         new = self.kinds(key)
         accepted = grown(self.wants.kind_ok, 1, new + 1)
-        for n, rules in enumerate(self._rules):
-            accepted[n, new] = _accepts(rules, key)
-            if accepted[n, new]:
-                self.wants.rule[n, ACCEPTED_BITS] |= kind_bit(new)
+        for n, rules in enumerate(self.rules):
+            if rules is not None:
+                accepted[n, new] = _accepts(rules, key)
+                self._accept_bit(n, new, bool(accepted[n, new]))
         self.wants = self.wants._replace(kind_ok=accepted)
         return new
 
+    def _accept_bit(self, rule: int, kind: int, accepted: bool) -> None:
+        """Kinds that share the last bit never clear it: a set bit only means that the cards must be looked at."""
+        bits, bit = int(self.wants.rule[rule, ACCEPTED_BITS]), kind_bit(kind)
+        if kind < LAST_KIND_BIT:
+            bits &= ~bit
+        self.wants.rule[rule, ACCEPTED_BITS] = bits | (bit if accepted else 0)
+
+    def pin_column(self, name: str) -> int:
+        """The column of a resource that must keep its number."""
+        column = self.columns(name)
+        self.pinned.add(column)
+        return column
+
     def hardware_of(self, made_of: bytes) -> int:
         """Equal numbers for equal nodes; −1 for those beyond the first few kinds, which are taken one by one."""
-        known = self._hardware.known(made_of)
-        if known is None and len(self._hardware) < MOST_HARDWARE:
-            known = self._hardware(made_of)
+        known = self.hardware.known(made_of)
+        if known is None and self.hardware.has_room(MOST_HARDWARE):
+            known = self.hardware(made_of)
         return NOBODY if known is None else known
 
     def shape(self, pod: Pod, owner: int) -> int:
@@ -147,7 +223,7 @@ class Interner:
         return known[0]
 
     def _shape(self, pod: Pod, owner: int) -> int:
-        need = {self.columns(name): _request(amount) for name, amount in pod.resources.items()}
+        need = self._need(pod)
         need[PODS] = need.get(PODS, 0) + (1 if PODS_NAME not in pod.resources else 0)
         asks = tuple(
             (
@@ -167,9 +243,29 @@ class Interner:
         scored = (_request(pod.scored_cpu_milli), _request(pod.scored_memory))
         slots, compute, memory = pod.profile.weights
         key = (tuple(sorted(need.items())), scored, asks, (slots, compute, memory), owner)
-        if (known := self._shapes.known(key)) is not None:
+        if (known := self.shapes.known(key)) is not None:
             return known
         return self._new_shape(key)
+
+    def _need(self, pod: Pod) -> dict[int, int]:
+        """Column -> amount. A resource that no node has gets no column: any pod can name thousands of them."""
+        need: dict[int, int] = {}
+        for name, amount in pod.resources.items():
+            column = self.columns.known(name)
+            if column is not None:
+                need[column] = _request(amount)
+            elif amount > 0:
+                need[self.nowhere] = 1
+        return need
+
+    def offer(self, names: Iterable[str]) -> list[str]:
+        """The nodes have these resources; returns those that no node had. Requests that ask for them are read anew."""
+        new = [name for name in names if self.columns.known(name) is None]
+        for name in new:
+            self.columns(name)
+        if new:
+            self._known.clear()
+        return new
 
     def widen(self, columns: int) -> None:
         """At least as many resource columns."""
@@ -179,32 +275,32 @@ class Interner:
 
     def _new_shape(self, key: tuple[Any, ...]) -> int:
         need, scored, asks, (slots, compute, memory), owner = key
-        n, first, last = self._shapes(key), self._ask_count, self._ask_count + len(asks)
-        wants = self.wants
+        n, first = self.shapes(key), self._ask_ranges.take(len(asks))
+        wants, last = self.wants, first + len(asks)
         wants = wants._replace(
             need=grown(grown(wants.need, 0, n + 1), 1, len(self.columns)),
             scored=grown(wants.scored, 0, n + 1),
             shape=grown(wants.shape, 0, n + 1),
             ask=grown(wants.ask, 0, last),
         )
+        wants.need[n] = 0  # the number may have been another shape's
         for column, amount in need:
             wants.need[n, column] = amount
         wants.scored[n] = scored
         wants.shape[n] = (first, last, owner, slots, compute, memory, _size(asks), 1 + max(dict(need)))
         if asks:
             wants.ask[first:last] = asks
-        self._ask_count = last
         self.wants = wants
         return n
 
     def _rule(self, rules: DeviceRules) -> int:
-        if (known := self._rules.known(rules)) is not None:
+        if (known := self.rules.known(rules)) is not None:
             return known
-        n = self._rules(rules)
+        n = self.rules(rules)
         lists = [[self.uuids(uuid) for uuid in uuids] for uuids in (rules.use_uuids, rules.nouse_uuids)]
-        start, middle = self._uuid_count, self._uuid_count + len(lists[0])
-        end = middle + len(lists[1])
-        wants = self.wants
+        start = self._uuid_ranges.take(len(lists[0]) + len(lists[1]))
+        middle = start + len(lists[0])
+        wants, end = self.wants, middle + len(lists[1])
         wants = wants._replace(
             rule=grown(wants.rule, 0, n + 1),
             kind_ok=grown(wants.kind_ok, 0, n + 1),
@@ -213,12 +309,42 @@ class Interner:
         wants.uuids[start:end] = lists[0] + lists[1]
         bits = 0
         for kind, key in enumerate(self.kinds):
-            wants.kind_ok[n, kind] = _accepts(rules, key)
+            wants.kind_ok[n, kind] = key is not None and _accepts(rules, key)
             bits |= kind_bit(kind) if wants.kind_ok[n, kind] else 0
         wants.rule[n] = (start, middle, middle, end, rules.numa_bind, bits)
-        self._uuid_count = end
         self.wants = wants
         return n
+
+    def forget_shapes(self, used: npt.NDArray[np.bool_]) -> None:
+        """Numbers of requests that nothing refers to are free; the next ones to get them write everything anew."""
+        shape = self.wants.shape
+        for n in self.shapes.keep(used):
+            first, last = int(shape[n, FIRST_ASK]), int(shape[n, LAST_ASK])
+            self._ask_ranges.give_back(first, last - first)
+        self._known.clear()
+
+    def forget_rules(self, used: npt.NDArray[np.bool_]) -> None:
+        rule = self.wants.rule
+        for n in self.rules.keep(used):
+            first, last = int(rule[n, USE_FROM]), int(rule[n, NOUSE_TO])
+            self._uuid_ranges.give_back(first, last - first)
+
+    @property
+    def crowded(self) -> bool:
+        """There are twice as many names of some sort as were in use when we last looked."""
+        return (
+            self.owners.crowded
+            or self.shapes.crowded
+            or self.uuids.crowded
+            or self.rules.crowded
+            or self.columns.crowded
+            or self.kinds.crowded
+        )
+
+
+def cards_taken(pod: Pod) -> int:
+    """How many cards a pod can be given at the most: fewer than it asks for where no node has as many."""
+    return sum(min(ask.count, MOST_TAKEN) for container in pod.containers for ask in container.asks)
 
 
 def kind_bit(kind: int) -> int:
@@ -245,8 +371,4 @@ def _request(amount: int) -> int:
 def _accepts(rules: DeviceRules, kind: tuple[str, str, str]) -> bool:
     """Type lists and mode (rule 3). An unknown vendor's rules never see the card."""
     _vendor, model, mode = kind
-    if any(type_matches(model, unwanted) for unwanted in rules.nouse_types):
-        return False
-    if rules.use_types and not any(type_matches(model, wanted) for wanted in rules.use_types):
-        return False
-    return not rules.mode or mode in rules.mode
+    return rules.accepts(model) and (not rules.mode or mode in rules.mode)

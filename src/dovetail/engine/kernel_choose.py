@@ -23,7 +23,7 @@ from dovetail.engine.state import (
     Scratch,
 )
 from dovetail.model.reason import Reason
-from dovetail.policies.cards import memory_on
+from dovetail.policies.cards import link_between, memory_on
 from dovetail.policies.rows import (
     ACCEPTED_BITS,
     ASK_COMPUTE,
@@ -186,7 +186,7 @@ def closeness(rows: Rows, i: int, cards: Ints, count: int) -> int:
     total = 0
     for x in range(count):
         for y in range(x):
-            total += rows.link[i, cards[x], cards[y]]
+            total += link_between(rows, i, cards[x], cards[y])
     return total
 
 
@@ -347,16 +347,21 @@ def node_refusal(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: I
     first, last = wants.shape[s, FIRST_ASK], wants.shape[s, LAST_ASK]
     if first == last:
         return 0
+    refused, at = 0, last
     for a in range(first, last):
         refused = ask_refusal(rows, wants, i, a)
         if refused != 0:
-            return refused
+            at = a
+            break
+    if at == first:
+        return refused
     vendor = wants.ask[first, ASK_VENDOR]
     plain = last - first == 1 and wants.rule[wants.ask[first, ASK_RULE], NUMA_BIND] == 0
     if plain and quota[vendor, 0] == UNLIMITED and quota[vendor, 1] == UNLIMITED:
         return enough_cards(rows, wants, i, first, style)
-    failed = choose_all(rows, wants, i, s, style, quota, draw, work)
-    if failed >= 0:
-        return 0
-    lacking = enough_cards(rows, wants, i, first + (NONE - failed), style)
+    found = choose_all(rows, wants, i, s, style, quota, draw, work)
+    failed = first + (NONE - found)
+    if found >= 0 or at <= failed:  # of several asks the first that fails speaks
+        return refused
+    lacking = enough_cards(rows, wants, i, failed, style)
     return lacking if lacking != 0 else _TOO_FEW_FIT

@@ -32,6 +32,7 @@ from dovetail.policies.rows import (
     STOCK,
     STORAGE,
     UNHEALTHY,
+    UNSETTLED,
     USE_FROM,
     USE_TO,
     UUID,
@@ -45,8 +46,15 @@ from dovetail.policies.rows import (
 _CPU, _MEMORY, _STORAGE, _PODS, _EXTENDED = map(
     int, (Reason.CPU, Reason.MEMORY, Reason.STORAGE, Reason.PODS, Reason.EXTENDED)
 )
-_UNREGISTERED, _TOO_FEW_CARDS, _MIG_NODE, _WHOLE_CARDS_ONLY = map(
-    int, (Reason.UNREGISTERED, Reason.TOO_FEW_CARDS, Reason.MIG_NODE, Reason.WHOLE_CARDS_ONLY)
+_UNREGISTERED, _TOO_FEW_CARDS, _MIG_NODE, _WHOLE_CARDS_ONLY, _UNSETTLED = map(
+    int,
+    (
+        Reason.UNREGISTERED,
+        Reason.TOO_FEW_CARDS,
+        Reason.MIG_NODE,
+        Reason.WHOLE_CARDS_ONLY,
+        Reason.NODE_UNSETTLED,
+    ),
 )
 _UNHEALTHY, _CORDONED, _TYPE, _UUID, _SLOTS, _IN_USE = map(
     int,
@@ -100,6 +108,8 @@ def vendor_cards(rows: Rows, i: int, vendor: int) -> int:
 def ask_refusal(rows: Rows, wants: Wants, i: int, a: int) -> int:
     """What can be said of an ask before looking at single cards."""
     flags = rows.fact[i, NODE_FLAGS]
+    if flags & UNSETTLED:
+        return _UNSETTLED
     if flags & MIG_NODE:
         return _MIG_NODE
     cards = vendor_cards(rows, i, wants.ask[a, ASK_VENDOR])

@@ -38,6 +38,7 @@ from dovetail.policies.rows import (
     PODS,
     SLOTS,
     STOCK,
+    UNSETTLED,
     VENDOR,
     Ints,
     Rows,
@@ -151,7 +152,7 @@ def appraise(state: State, batch: Batch, k: int, sieve: Sieve, i: int, worth: fl
     if short != 0:
         return short, NEVER
     fits = cards_that_fit(rows, wants, i, a, batch.style, work.fitting)
-    if fits < wants.ask[a, ASK_COUNT] or rows.fact[i, NODE_FLAGS] & (MIG_NODE | STOCK):
+    if fits < wants.ask[a, ASK_COUNT] or rows.fact[i, NODE_FLAGS] & (MIG_NODE | STOCK | UNSETTLED):
         code = ask_refusal(rows, wants, i, a)
         if code == 0 and fits < wants.ask[a, ASK_COUNT]:
             code = enough_cards(rows, wants, i, a, batch.style)

@@ -30,6 +30,7 @@ from dovetail.engine.state import (
     POD_ENTRY,
     POD_OWNER,
     POD_ROW,
+    POD_SHAPE,
     POD_STATE,
     RESERVED,
     RESULT_POD,
@@ -82,6 +83,7 @@ class Ledger:
         self.witnesses: list[Witness] = []
         self._attending: list[Witness] = []
         self._one_slot = np.zeros(1, dtype=np.int64)
+        self.learners: list[Callable[[Collection[str]], None]] = []  # told of resources that no node had until now
         # Called when a transaction starts; what they return is called if it is undone.
         self.bystanders: list[Callable[[], Callable[[], None]]] = []
 
@@ -128,7 +130,7 @@ class Ledger:
 
     def count_by_cards(self, resources: Collection[str]) -> None:
         """Of these resources the cards decide how many are left, not the node's count."""
-        columns = [self.intern.columns(name) for name in resources]
+        columns = [self.intern.pin_column(name) for name in resources]
         self.storage.fit_columns()
         self.rows.enforced[columns] = 0
 
@@ -177,10 +179,20 @@ class Ledger:
         self._write_row(row, self.nodes[row], active=False)
         return True
 
+    def close_node(self, node: Node) -> None:
+        """No new pod goes to the node, which is taken as this one; what its pods hold stays booked."""
+        row = self.row_of[node.name] if node.name in self.row_of else self.places.add(node.name)
+        self._write_row(row, node, active=False)
+
+    def rewrite(self, row: int) -> None:
+        """Rebuild a row that something was half booked on."""
+        self._write_row(row, self.nodes[row], self.is_active(row))
+
     def _write_row(self, row: int, node: Node, active: bool) -> None:
         """Rebuild one row from the node and from what its pods hold: there is no way to forget one of them."""
         holding = self._held_on(row)
         self.places.write(row, node, active, {share.uuid for _, shares in holding for share in shares})
+        others = self._count_offered() - {row} if self.places.offered else ()
         column = self.places.columns(row)
         for slot, shares in holding:
             entry = self.book.pod[slot, POD_ENTRY]
@@ -190,13 +202,41 @@ class Ledger:
             self._keeper.charge(self.storage.state(), slot, 1)
         note_all_cards(self.rows, row)
         touch(self.storage.state(), row)
+        for other in others:
+            self._write_row(other, self.nodes[other], self.is_active(other))
+
+    def _count_offered(self) -> set[int]:
+        """A node has resources that no node had: pods that use them are counted by them from now on. Returns the rows
+        of those pods, which must be written anew."""
+        names, self.places.offered = frozenset(self.places.offered), []
+        for learn in self.learners:
+            learn(names)
+        pod, need = self.book.pod, self.intern.wants.need
+        slots = np.flatnonzero(np.isin(pod[:, POD_STATE], (RESERVED, ALLOCATED)))
+        rows = set()
+        for slot in slots[need[pod[slots, POD_SHAPE], self.intern.nowhere] > 0].tolist():
+            if not names.isdisjoint(self.pods.at(slot).resources):
+                pod[slot, POD_SHAPE] = self.intern.shape(self.pods.at(slot), NOBODY)
+                rows.add(int(pod[slot, POD_ROW]))
+        return rows
 
     def _held_on(self, row: int) -> list[tuple[int, tuple[Share, ...]]]:
+        return [(slot, self.shares(slot)) for slot in self._slots_on(row)]
+
+    def _slots_on(self, row: int) -> list[int]:
         if not self.rows.hosts[row].any():
             return []
         pod = self.book.pod
         slots = np.flatnonzero((pod[:, POD_ROW] == row) & np.isin(pod[:, POD_STATE], (RESERVED, ALLOCATED)))
-        return [(int(slot), self.shares(int(slot))) for slot in slots]
+        return slots.tolist()
+
+    def held_on(self, row: int) -> list[str]:
+        """UIDs of the pods on the row."""
+        return [self.pods.at(slot).uid for slot in self._slots_on(row)]
+
+    def assumed_on(self, row: int) -> list[str]:
+        """UIDs of the pods on the row whose cards are guessed."""
+        return [self.pods.at(slot).uid for slot in self._slots_on(row) if self.pods.is_assumed(slot)]
 
     # ---- pods ---------------------------------------------------------------------------------------------------
 
@@ -232,6 +272,7 @@ class Ledger:
         if unknown:
             self.places.add_ghosts(row, unknown)
         column = self.places.columns(row)
+        shares = tuple(share for share in shares if share.uuid in column) if unknown else shares
         shape, owner = self.intern.shape(pod, NOBODY), self.owner(pod)
         self.make_room(1, len(shares), 1)
         state = self.state()
@@ -272,10 +313,7 @@ class Ledger:
         dropped = self.pods.drop(uids)
         if not dropped:
             return 0
-        for _, slot, _ in dropped:
-            pod = self.pods.at(slot)
-            for witness in self._concerned(pod):
-                witness.left(pod, self.book.pod.item(slot, POD_ROW))
+        failed = self._leave(dropped)
         if self._undo is not None:
             self.make_room(0, 0, len(dropped))
             self._undo += [Change(*one, False, self.book.pod.item(one[1], POD_ROW)) for one in dropped]
@@ -285,7 +323,21 @@ class Ledger:
         else:
             slots = np.array([slot for _, slot, _ in dropped], dtype=np.int64)
         self._keeper.release(self.state(), slots)
+        if failed is not None:
+            raise failed
         return len(dropped)
+
+    def _leave(self, dropped: Sequence[tuple[str, int, float]]) -> Exception | None:
+        """Tell the witnesses, all of them even where one fails; returns the first error."""
+        failed: Exception | None = None
+        for _, slot, _ in dropped:
+            pod, row = self.pods.at(slot), self.book.pod.item(slot, POD_ROW)
+            for witness in self._concerned(pod):
+                try:
+                    witness.left(pod, row)
+                except Exception as error:
+                    failed = failed or error
+        return failed
 
     def is_reserved(self, uid: str) -> bool:
         slot = self.pods.slot_of.get(uid)
@@ -379,8 +431,16 @@ class Ledger:
 
     def _add(self, pod: Pod, slot: int, assumed: bool, expires: float) -> None:
         self.pods.add(pod.uid, slot, pod, assumed, expires)
-        for witness in self._concerned(pod):
-            witness.came(pod, self.book.pod.item(slot, POD_ROW))
+        told: list[Witness] = []
+        try:
+            for witness in self._concerned(pod):
+                witness.came(pod, self.book.pod.item(slot, POD_ROW))
+                told.append(witness)
+        except Exception:  # who was told forgets it; the slot is the caller's to free (faults.mend)
+            for witness in told:
+                witness.left(pod, self.book.pod.item(slot, POD_ROW))
+            self.pods.drop((pod.uid,))
+            raise
         if self._undo is not None:
             self._undo.append(Change(pod.uid, slot, expires, True, self.book.pod.item(slot, POD_ROW)))
 

@@ -31,7 +31,7 @@ from dovetail.policies.rows import Rows, Wants
 ELEMENTS = {"int64": types.int64, "float64": types.float64, "uint8": types.uint8, "int32": types.int32}
 
 
-class Table(types.Type):  # type: ignore[misc]
+class NativeTable(types.Type):  # type: ignore[misc]
     """A named tuple as compiled code sees it. `fields` is ((name, type), …)."""
 
     def __init__(self, title: str, fields: tuple[tuple[str, Any], ...]) -> None:
@@ -46,21 +46,21 @@ class Table(types.Type):  # type: ignore[misc]
         super().__init__(name=f"dovetail.{title}({', '.join(f'{n}: {k}' for n, k in fields)})")
 
 
-@register_model(Table)
+@register_model(NativeTable)
 class TableModel(models.OpaqueModel):  # type: ignore[misc]
     """A pointer."""
 
 
 @infer_getattr
 class TableAttributes(AttributeTemplate):  # type: ignore[misc]
-    key = Table
+    key = NativeTable
 
-    def generic_resolve(self, table: Table, name: str) -> Any:
+    def generic_resolve(self, table: NativeTable, name: str) -> Any:
         return dict(table.fields).get(name)
 
 
-@lower_getattr_generic(Table)  # type: ignore[untyped-decorator]
-def load_field(context: Any, builder: Any, table: Table, value: Any, name: str) -> Any:
+@lower_getattr_generic(NativeTable)  # type: ignore[untyped-decorator]
+def load_field(context: Any, builder: Any, table: NativeTable, value: Any, name: str) -> Any:
     kind = dict(table.fields)[name]
     words = builder.bitcast(value, cgutils.intp_t.as_pointer())
 
@@ -70,7 +70,7 @@ def load_field(context: Any, builder: Any, table: Table, value: Any, name: str) 
         loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
         return loaded
 
-    if isinstance(kind, Table):
+    if isinstance(kind, NativeTable):
         return builder.inttoptr(word(0), context.get_value_type(kind))
     if not isinstance(kind, types.Array):
         return word(0)
@@ -98,7 +98,7 @@ def _array(context: Any, builder: Any, kind: Any, **parts: Any) -> Any:
     return array
 
 
-def table_of(tuple_class: Any, dimensions: dict[str, int]) -> Table:
+def table_of(tuple_class: Any, dimensions: dict[str, int]) -> NativeTable:
     """The layout of a named tuple whose fields are C-ordered arrays, nested named tuples or integers."""
     fields: list[tuple[str, Any]] = []
     for name, hint in get_type_hints(tuple_class).items():
@@ -109,10 +109,10 @@ def table_of(tuple_class: Any, dimensions: dict[str, int]) -> Table:
         else:
             element = np.dtype(hint.__args__[1].__args__[0]).name
             fields.append((name, types.Array(ELEMENTS[element], dimensions[name], "C")))
-    return Table(tuple_class.__name__, tuple(fields))
+    return NativeTable(tuple_class.__name__, tuple(fields))
 
 
-TABLES: dict[Any, Table] = {}
+TABLES: dict[Any, NativeTable] = {}
 AXES: tuple[tuple[Any, str], ...] = (  # how many dimensions each array has
     (
         Rows,
@@ -152,7 +152,7 @@ def pack(values: Any) -> tuple[int, tuple[Any, ...]]:
     words, alive = np.empty(table.words, dtype=np.int64), [values]
     at = 0
     for value, (name, kind) in zip(values, table.fields, strict=True):
-        if isinstance(kind, Table):
+        if isinstance(kind, NativeTable):
             below = _last.get(kind.name)
             if below is None or below[0] is not value:  # of a state, one part changes at a time
                 below = _last[kind.name] = (value, *pack(value))
@@ -171,7 +171,7 @@ def pack(values: Any) -> tuple[int, tuple[Any, ...]]:
     return words.__array_interface__["data"][0], tuple(alive)
 
 
-def _at(table: Table) -> Any:
+def _at(table: NativeTable) -> Any:
     @intrinsic  # type: ignore[untyped-decorator]
     def at(typing_context: Any, address: Any) -> Any:
         def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -213,6 +213,31 @@ def settle_entry(state: int) -> None:
     settle(state_at(state))
 
 
+_INT, _SLOTS = types.int64, types.Array(types.int64, 1, "C")
+SIGNATURES = {  # of every entry, as Python calls it: the only ones that are ever compiled
+    "place_entry": (_INT, _INT),
+    "fits_entry": (_INT, _INT, _INT),
+    "survey_entry": (_INT, _INT),
+    "charge_entry": (_INT, _INT, _INT),
+    "release_entry": (_INT, _SLOTS),
+    "roll_back_entry": (_INT, _INT),
+    "settle_entry": (_INT,),
+}
+
+
+def warm_entry(entry: Any) -> None:
+    """Compile an entry, or load it from disk, without calling it. Making millions of objects, compiling would spend a
+    tenth of its time on looking for garbage among them."""
+    with collector_off():
+        entry.compile(SIGNATURES[entry.py_func.__name__])
+
+
+def machine() -> str:
+    """What compiled code is made for. numba keeps code of each processor apart, so that a folder filled on one machine
+    may hold nothing for another."""
+    return str(cpu_target.target_context.codegen().magic_tuple())
+
+
 # Nothing is allocated, no divisor is ever zero, and only entries are called from Python.
 SETTINGS = {"_nrt": False, "error_model": "numpy"}
 INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -221,7 +246,7 @@ _inner: set[str] = set()  # names of functions that only compiled code calls
 
 def compile_function(function: Any, cache: bool) -> Any:
     """Entries, which carry everything they call, are kept on disk; the others need not be."""
-    if function.__name__.endswith("_entry"):
+    if function.__name__.endswith("_entry"):  # also those of other modules: an inner function cannot be called
         return numba.njit(cache=cache, **SETTINGS)(function)
     _inner.add(function.__qualname__)
     return numba.njit(**SETTINGS, **INNER)(function)

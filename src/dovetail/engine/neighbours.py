@@ -16,7 +16,7 @@ import numpy as np
 from dovetail.engine.intern import grown
 from dovetail.engine.ledger import Ledger
 from dovetail.engine.node_facts import NodeFacts
-from dovetail.engine.terms import Labels, Pair, Shelves, Spots, Terms, add, anchors
+from dovetail.engine.terms import Labels, Pair, Shelves, Spots, TermTable, add, anchors
 from dovetail.model.pod import Pod
 from dovetail.model.relations import ALONE, HostPort, PodTerm, Selector
 from dovetail.policies.rows import Ints
@@ -80,10 +80,10 @@ class Neighbours:
         self.facts = NodeFacts(ledger)
         self.active = False
         self.namespaces: dict[str, Labels] = {}
-        self.against = Terms()  # required anti-affinity
-        self.together = Terms()  # required affinity
-        self.liked = Terms()  # preferred affinity
-        self.disliked = Terms()  # preferred anti-affinity
+        self.against = TermTable()  # required anti-affinity
+        self.together = TermTable()  # required affinity
+        self.liked = TermTable()  # preferred affinity
+        self.disliked = TermTable()  # preferred anti-affinity
         self.quiet = True  # nobody has any of these
         self._ports: dict[tuple[str, int], dict[str, Spots]] = {}  # (protocol, port) -> address -> rows
         self._crowds: dict[tuple[str, frozenset[Pair], bool], Crowd] = {}

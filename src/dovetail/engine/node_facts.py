@@ -63,8 +63,8 @@ class NodeFacts:
         self._written = self._ledger.places.written
         nodes = self._ledger.nodes
         self.active = (self._ledger.rows.fact[: len(nodes), NODE_FLAGS] & ACTIVE) != 0
+        changed = self._drop_rows(len(nodes))
         self._nodes += [None] * (len(nodes) - len(self._nodes))
-        changed = False
         for row, (node, there) in enumerate(zip(nodes, self.active.tolist(), strict=True)):
             new = node if there else None
             if self._nodes[row] is not new:
@@ -73,7 +73,19 @@ class NodeFacts:
         self.changes += changed
         if len(self._log) > LONGEST_LOG:
             self._kept.clear()
+            self._values.clear()
             self._log.clear()
+
+    def _drop_rows(self, size: int) -> bool:
+        """Nodes that were only tried leave no row."""
+        if len(self._nodes) <= size:
+            return False
+        for row in range(size, len(self._nodes)):
+            self._change(row, self._nodes[row], None)
+        del self._nodes[size:]
+        self._kept.clear()
+        self._log.clear()
+        return True
 
     def _change(self, row: int, old: Node | None, new: Node | None) -> None:
         self._nodes[row] = new
@@ -104,7 +116,7 @@ class NodeFacts:
             values = [0 if node is None else fact(node) for node in self._nodes]
             kept = _Kept(np.array(values, dtype=dtype), len(self._log))
             while len(self._kept) >= MOST_KEPT:
-                del self._kept[next(iter(self._kept))]
+                self._drop(next(iter(self._kept)))
         self._kept[key] = kept
         missing = len(self._nodes) - len(kept.array)
         if missing:
@@ -115,6 +127,12 @@ class NodeFacts:
                 kept.array[row] = 0 if node is None else fact(node)
             kept.seen = len(self._log)
         return kept.array
+
+    def _drop(self, key: Hashable) -> None:
+        """The numbers of a label's values go with the array that is made of them."""
+        del self._kept[key]
+        if isinstance(key, tuple) and key[0] == "label":
+            self._values.pop(key[1], None)
 
     def domains(self, label: str) -> tuple[Ints, int]:
         """By row which value of the label the node has, as a number; 0 = it has none. And one more than the highest."""

@@ -1,40 +1,226 @@
-"""What is true already: pods that hold a node, whoever placed them. They are booked whether they fit or not."""
+"""Pods that hold a node already, booked whether they fit or not; and guesses of the cards of pods without a record.
+
+A guess is made again whenever its node's cards change or room appears beside it, before any waiting pod is offered
+anything: a waiting pod must never get a card only because a guess was made from incomplete facts.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.engine.doubted import every_possible_card, memory_on, with_sound_amounts
+from dovetail.engine.intern import cards_taken
 from dovetail.engine.quota import unlimited
 from dovetail.engine.state import NONE
 from dovetail.model.decision import Share
+from dovetail.model.events import Warn
 from dovetail.model.node import Enforcer
-from dovetail.model.pod import Pod, Profile, RunningPod
-from dovetail.policies.rows import ASK_COMPUTE, ASK_CONTAINER
+from dovetail.model.pod import Pod, Profile, RunningPod, Trust
+from dovetail.policies.rows import ASK_COMPUTE, ASK_CONTAINER, CARD_MEMORY, COMPUTE, SLOTS
 
 if TYPE_CHECKING:
     from dovetail.engine.scheduler import Scheduler
 
+_IGNORED = "says which cards it has, but kubelet picks them on node {node}; it is ignored"
 FIRST_FIT = Profile("first-fit", ("first-fit",))
 
 
-def observe(scheduler: Scheduler, running: RunningPod) -> list[str]:
-    """Book the pod; returns what people should know about it."""
-    ledger, pod = scheduler.ledger, running.pod
-    ledger.release(pod.uid)  # our own reservation, or an older view of the same pod
-    if running.shares is not None or not pod.wants_devices:
-        unknown = ledger.book_observed(pod, running.node, running.shares or (), assumed=False)
-        return [
-            f"holds {uuid}, which node {running.node} does not register; the card is quarantined" for uuid in unknown
-        ]
-    shares, fit = assume(scheduler, pod, running.node)
-    ledger.book_observed(pod, running.node, shares, assumed=True)
-    row = ledger.row_of[running.node]
-    if not shares:
-        return [f"asks for GPUs, but node {running.node} has none that could be charged"]
-    if ledger.nodes[row].enforcer is Enforcer.STOCK and fit:
-        return []  # kubelet picks the card there: nobody is expected to write it down
-    how = "the first cards that fit" if fit else "the first cards, although they do not fit"
-    return [f"has no record of its cards on node {running.node}; charged to {how} (assumed)"]
+class Observed:
+    """Books running pods. Knows their records, and which rows hold guesses that did not fit."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler, self._ledger = scheduler, scheduler.ledger
+        self._guessed: set[int] = set()  # rows that hold guesses, or did
+        self._squeezed: set[int] = set()  # rows where a guessed pod found too little room
+        self._records: dict[str, tuple[Share, ...]] = {}  # uid -> what its record says, believed or not
+        self._trust: dict[str, Trust] = {}  # uid -> how far its record is believed, where that is not in full
+        self._early: set[int] = set()  # rows with records that were booked before their node was known
+
+    def book(self, running: RunningPod) -> list[str]:
+        """Book the pod; returns what people should know about it."""
+        said = self._book(running)
+        self.settle(self._ledger.row_of[running.node])  # guesses do not depend on the order of what is observed
+        return said
+
+    def _book(self, running: RunningPod) -> list[str]:
+        ledger, pod, node = self._ledger, running.pod, running.node
+        ledger.release(pod.uid)  # our own reservation, or an older view of the same pod
+        self.forget(pod.uid)
+        self._note_trust(running)
+        if not pod.wants_devices:
+            ledger.book_observed(pod, node, running.shares or (), assumed=False)
+            return []
+        if running.shares is None:
+            return self._guess(pod, node)
+        self._records[pod.uid] = running.shares
+        if self._kubelet_picks(node):
+            self._guess(pod, node)
+            return [_IGNORED.format(node=node)]
+        unknown = self._book_record(pod, node)
+        self._doubt_guesses_on({share.uuid for share in running.shares}, node)
+        said = [f"holds {uuid}, which node {node} does not register; the card is quarantined" for uuid in unknown]
+        return said + self._overbooked(node, {share.uuid for share in running.shares} - set(unknown))
+
+    def _book_record(self, pod: Pod, node: str) -> list[str]:
+        """Returns UUIDs that the node does not know."""
+        ledger, shares = self._ledger, self._records[pod.uid]
+        row = ledger.row_of.get(node)
+        if (trust := self._trust.get(pod.uid, Trust.FULL)) is not Trust.FULL:
+            if row is None or not ledger.is_active(row):
+                unknown = ledger.book_observed(pod, node, shares, assumed=False)
+                self._early.add(ledger.row_of[node])
+                return unknown
+            shares = with_sound_amounts(pod, shares, ledger.nodes[row].devices, trust)
+        return ledger.book_observed(pod, node, shares, assumed=False)
+
+    def _note_trust(self, running: RunningPod) -> None:
+        if running.trust is not Trust.FULL and running.pod.wants_devices:
+            self._trust[running.pod.uid] = running.trust
+
+    def note(self, running: RunningPod) -> None:
+        """The pod holds what is booked for it already."""
+        self._note_trust(running)
+        if running.shares is not None:
+            self._records[running.pod.uid] = running.shares
+        elif running.pod.wants_devices:
+            self._ledger.pods.assume(running.pod.uid)
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone."""
+        self._records.pop(uid, None)
+        self._trust.pop(uid, None)
+
+    def settle(self, row: int) -> None:
+        """What pods hold on the row has changed: where guesses did not fit, they are made again."""
+        if row in self._squeezed and self._ledger.nodes[row].devices:
+            self._book_again(row, self._ledger.assumed_on(row))
+
+    def node_changed(self, row: int, kubelet_picked: bool = False) -> list[Warn]:
+        """Book again the row's pods whose record holds by now, or no longer, and whose guessed cards are gone.
+
+        `kubelet_picked`: it picked cards on the node as it was. Pods that are being bound there then get a card that
+        the node has now: their Bindings say nothing of the cards that were reserved, and may be true already.
+        """
+        ledger = self._ledger
+        node, guessed = ledger.nodes[row], ledger.assumed_on(row)
+        if self._kubelet_picks(node.name):
+            doubtful = [uid for uid in ledger.held_on(row) if uid in self._records]
+        else:
+            doubtful = [uid for uid in guessed if uid in self._records]
+        if row in self._early:
+            self._early.discard(row)
+            doubtful += [uid for uid in ledger.held_on(row) if uid in self._records]
+        own = {device.uuid for device in node.devices}
+        if doubtful or row in self._squeezed or not all(self._is_complete(uid, own) for uid in guessed):
+            doubtful = list(dict.fromkeys((*doubtful, *guessed)))
+        if kubelet_picked:
+            doubtful += [uid for uid in ledger.held_on(row) if self._is_promised_elsewhere(uid, own)]
+        ignored = [uid for uid in doubtful if uid in self._records and uid not in guessed]
+        ignored = ignored if self._kubelet_picks(node.name) else []
+        self._book_again(row, list(dict.fromkeys(doubtful)))
+        return [Warn(ledger.pods.pod(uid).key, _IGNORED.format(node=node.name)) for uid in ignored]
+
+    def _is_promised_elsewhere(self, uid: str, own: set[str]) -> bool:
+        """Whether cards are reserved for the pod that its node does not have any more."""
+        held = self._ledger.held_shares(uid)
+        return self._ledger.is_reserved(uid) and any(share.uuid not in own for share in held)
+
+    def _is_complete(self, uid: str, own: set[str]) -> bool:
+        held = self._ledger.held_shares(uid)
+        return len(held) >= _cards_asked_for(self._ledger.pods.pod(uid)) and all(share.uuid in own for share in held)
+
+    def _book_again(self, row: int, uids: Sequence[str]) -> None:
+        """Take the pods off the row and book them again: records first, then guesses, most important first."""
+        ledger, node = self._ledger, self._ledger.nodes[row].name
+        pods = sorted(
+            (ledger.pods.pod(uid) for uid in uids), key=lambda p: (p.uid not in self._records, p.order, p.uid)
+        )
+        ledger.release_all([pod.uid for pod in pods])
+        self._squeezed.discard(row)
+        for pod in pods:
+            try:
+                if pod.uid in self._records and not self._kubelet_picks(node):
+                    self._book_record(pod, node)
+                else:
+                    self._guess(pod, node)
+            except Exception as error:  # the others must be booked again all the same
+                running = RunningPod(pod, node, self._records.get(pod.uid))
+                if not self._scheduler.faults.running(running, error):
+                    raise
+
+    def _guess(self, pod: Pod, node: str) -> list[str]:
+        ledger = self._ledger
+        if self._trust.get(pod.uid) is Trust.NONE and not self._kubelet_picks(node) and node in ledger.row_of:
+            return self._hold_possible_cards(pod, node)
+        before = self._guessed_after(pod, node)
+        shares, fit = assume(self._scheduler, pod, node)
+        ledger.book_observed(pod, node, shares, assumed=True)
+        row = ledger.row_of[node]
+        if before:
+            self._squeezed.add(row)
+        self._guessed.add(row)
+        if not fit:
+            self._squeezed.add(row)
+        if not shares:
+            return [f"asks for GPUs, but node {node} has none that could be charged"]
+        if ledger.nodes[row].enforcer is Enforcer.STOCK and fit:
+            return []  # kubelet picks the card there: no record is expected
+        how = "the first cards that fit" if fit else "the freest cards, although they do not fit"
+        return [f"has no record of its cards on node {node}; charged to {how} (assumed)"]
+
+    def _hold_possible_cards(self, pod: Pod, node: str) -> list[str]:
+        """Its record is not believed: no other pod may get a card that could be its own."""
+        ledger, row = self._ledger, self._ledger.row_of[node]
+        shares, fit = every_possible_card(ledger, pod, row)
+        if not fit:
+            self._squeezed.add(row)
+        ledger.book_observed(pod, node, shares, assumed=True)
+        self._guessed.add(row)
+        cards = len({share.uuid for share in shares})
+        return [f"has a record that fails its check; charged to {cards} cards of node {node} that could be its own"]
+
+    def _guessed_after(self, pod: Pod, node: str) -> bool:
+        """Whether a pod that asks for something else was guessed before this one, although it comes after it."""
+        row = self._ledger.row_of.get(node)
+        if row is None or row not in self._guessed:
+            return False
+        others = (self._ledger.pods.pod(uid) for uid in self._ledger.assumed_on(row))
+        return any((other.order, other.uid) > (pod.order, pod.uid) and _differ(other, pod) for other in others)
+
+    def _overbooked(self, node: str, uuids: set[str]) -> list[str]:
+        """Cards of the node that pods hold more of than there is."""
+        rows, row = self._ledger.rows, self._ledger.row_of[node]
+        said = []
+        for n, device in enumerate(self._ledger.devices(row)):
+            slots, memory, compute = rows.held[row, n].tolist()
+            beyond = slots > device.slots or memory > device.memory_mib or compute > device.compute_milli
+            if device.uuid in uuids and beyond and not device.quarantined:
+                total = f"{memory:,} of {device.memory_mib:,} MiB and {compute // 10} of {device.compute_milli // 10} %"
+                said.append(f"holds card {device.uuid} of node {node}, which pods use beyond its size: {total}")
+        return said
+
+    def _doubt_guesses_on(self, uuids: set[str], node: str) -> None:
+        """A record names cards that were guessed to be another pod's: that pod has others."""
+        row = self._ledger.row_of[node]
+        for uid in self._ledger.assumed_on(row) if row in self._guessed else ():
+            if any(share.uuid in uuids for share in self._ledger.held_shares(uid)):
+                self._squeezed.add(row)
+
+    def _kubelet_picks(self, node: str) -> bool:
+        """No record can say which cards kubelet picked."""
+        row = self._ledger.row_of.get(node)
+        if row is None or not self._ledger.is_active(row):
+            return False
+        return self._ledger.nodes[row].enforcer is Enforcer.STOCK
+
+
+def _differ(one: Pod, other: Pod) -> bool:
+    return (one.containers, one.device_rules) != (other.containers, other.device_rules)
+
+
+def _cards_asked_for(pod: Pod) -> int:
+    return sum(ask.count for container in pod.containers for ask in container.asks)
 
 
 def assume(scheduler: Scheduler, pod: Pod, node: str) -> tuple[tuple[Share, ...], bool]:
@@ -43,15 +229,14 @@ def assume(scheduler: Scheduler, pod: Pod, node: str) -> tuple[tuple[Share, ...]
     row = ledger.row_of.get(node)
     if row is None:
         return (), False
-    asks = sum(ask.count for container in pod.containers for ask in container.asks)
     shape = scheduler.intern.shape(pod, NONE)
-    ledger.make_room(0, asks)
+    ledger.make_room(0, cards_taken(pod))
     state, kernel = ledger.state(), scheduler.lens(FIRST_FIT)
     picked = kernel.choose_all(
         state.rows, state.wants, row, shape, kernel.style, unlimited(scheduler.intern.vendors), 0, state.scratch
     )
     if picked < 0:
-        return _first_cards(scheduler, pod, row), False
+        return _freest_cards(scheduler, pod, row), False
     devices = ledger.devices(row)
     lines = state.scratch.picked[:picked].tolist()
     return tuple(
@@ -60,14 +245,19 @@ def assume(scheduler: Scheduler, pod: Pod, node: str) -> tuple[tuple[Share, ...]
     ), True
 
 
-def _first_cards(scheduler: Scheduler, pod: Pod, row: int) -> tuple[Share, ...]:
-    """Nothing fits, yet the pod runs: its cards are somebody's, so the first ones are charged."""
+def _freest_cards(scheduler: Scheduler, pod: Pod, row: int) -> tuple[Share, ...]:
+    """Nothing fits, yet the pod runs: it has cards, most likely those with the least in use."""
+    ledger = scheduler.ledger
+    held = ledger.rows.held[row]
+    used = {device.uuid: held[n].tolist() for n, device in enumerate(ledger.devices(row))}
     shares = []
     for n, container in enumerate(pod.containers):
         for ask in container.asks:
-            mine = [d for d in scheduler.ledger.devices(row) if d.vendor == ask.vendor and not d.quarantined]
-            for device in sorted(mine, key=lambda d: d.index)[: ask.count]:
-                percent = ask.memory_percent
-                memory = ask.memory_mib if percent is None else device.memory_mib * percent // 100
-                shares.append(Share(n, device.uuid, memory, ask.compute_milli))
+            mine = [d for d in ledger.devices(row) if d.vendor == ask.vendor and not d.quarantined]
+            for device in sorted(mine, key=lambda d: (*used[d.uuid], d.index))[: ask.count]:
+                share = Share(n, device.uuid, memory_on(device, ask), ask.compute_milli)
+                used[device.uuid][SLOTS] += 1
+                used[device.uuid][CARD_MEMORY] += share.memory_mib
+                used[device.uuid][COMPUTE] += share.compute_milli
+                shares.append(share)
     return tuple(shares)

@@ -15,6 +15,7 @@ from dovetail.model.pod import Pod
 from dovetail.policies.cards import WHOLE
 from dovetail.policies.outlook import tables
 from dovetail.policies.rows import (
+    ACTIVE,
     ASK_COMPUTE,
     ASK_COUNT,
     ASK_MEMORY,
@@ -28,12 +29,14 @@ from dovetail.policies.rows import (
     FLAGS,
     KIND,
     LAST_ASK,
+    NODE_FLAGS,
     QUARANTINED,
     Ints,
 )
 from dovetail.policies.table import NODE_POLICIES
 from dovetail.policies.typical import TypicalPod, most_frequent
 
+MOST_SHAPES = 4096  # beyond, requests that came once or twice between two looks back are forgotten
 FORGET_FROM = 8192  # pods between two looks back; what came before counts half from then on
 
 
@@ -55,7 +58,7 @@ class Outlook:
         self._values = False  # some policy reads the tables of policies/values.py
         self._counted = -1  # nodes written when the cards were counted
         self._cards: tuple[int, ...] = ()  # milli of each kind
-        self._made_of: tuple[Mapping[int, int], int, int, tuple[int, ...] | None] | None = None
+        self._made_of: tuple[Mapping[int, int], tuple[object, ...]] | None = None
         ledger.bystanders.append(self._remember)
 
     def expect(self, pods: Iterable[tuple[Pod, int]]) -> None:
@@ -90,18 +93,25 @@ class Outlook:
         """A joint policy is about to decide: bring the tables up to date, those of policies/values.py included."""
         self._values = self._values or values
         basis = self._basis if self._begun or self.told else self._there()
-        kinds, cards = len(self._ledger.intern.kinds), self._ledger.rows.card.shape[1]
-        made_of = (basis, kinds, cards, self._capacity() if self._values else None)
-        if self._made_of is None or self._made_of[0] is not basis or self._made_of[1:] != made_of[1:]:
-            self._ledger.storage.set_outlook(tables(self._typical(basis), *made_of[1:]))
+        intern, cards = self._ledger.intern, self._ledger.rows.card.shape[1]
+        made_of = (len(intern.kinds), cards, self._capacity() if self._values else None)
+        key = (intern.kinds.given, *made_of)
+        if self._made_of is None or self._made_of[0] is not basis or self._made_of[1] != key:
+            self._ledger.storage.set_outlook(tables(self._typical(basis), *made_of))
             self._ledger.vectors.forget()
-            self._made_of = made_of
+            self._made_of = (basis, key)
+
+    @property
+    def shapes(self) -> set[int]:
+        """Those that are remembered."""
+        return {*self._times, *self._basis}
 
     def _look_back(self) -> None:
         seen = self._times.total()
         self._basis = dict(self._times)
         if seen >= 2 * FORGET_FROM:
-            self._times = Counter({shape: -(-times // 2) for shape, times in self._times.items()})
+            rare = 2 if len(self._times) > MOST_SHAPES else 0  # that many or fewer: forgotten
+            self._times = Counter({shape: -(-n // 2) for shape, n in self._times.items() if n > rare})
         self.until_next = max(1, min(seen, FORGET_FROM))
 
     def _there(self) -> dict[int, int]:
@@ -164,9 +174,11 @@ class Outlook:
         return self._cards
 
     def _registered(self) -> npt.NDArray[np.bool_]:
-        """[node, card]: cards that nodes speak of, in the order they stand in `rows.card`."""
+        """[node, card]: cards that nodes speak of, in the order they stand in `rows.card`. Nodes that are gone say
+        nothing."""
         rows = self._ledger.rows
-        there = np.arange(rows.card.shape[1]) < rows.fact[:, CARDS, None]
+        cards = np.where(rows.fact[:, NODE_FLAGS] & ACTIVE, rows.fact[:, CARDS], 0)
+        there = np.arange(rows.card.shape[1]) < cards[:, None]
         return np.asarray(there & (rows.card[:, :, FLAGS] & QUARANTINED == 0))
 
     def _sizes(self) -> tuple[Ints, Ints]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail.engine.build import Kernel, Lens, builder
+from dovetail.engine.build import Kernel, Lens, Pair, builder
 from dovetail.engine.decisions import joined
 from dovetail.engine.intern import Interner
 from dovetail.engine.ledger import Ledger
@@ -16,6 +16,7 @@ from dovetail.engine.quota import Quotas
 from dovetail.engine.requests import Requests, Signature
 from dovetail.engine.state import Batch
 from dovetail.engine.stream import Pods, Stream, pods_of
+from dovetail.engine.sweep import SWEEP_EVERY, is_crowded, sweep
 from dovetail.model.decision import Decision
 from dovetail.model.pod import Group, Pod, Profile, Quota
 from dovetail.model.reason import Reason
@@ -51,18 +52,22 @@ class Placer:
         self._mode = mode
         self._interpreter, self._compiler = builder(False), builder(True, cache)
         self._builder = self._compiler if mode == "compiled" else self._interpreter
+        self._compiled: set[Pair] = set()  # policies whose kernels are compiled, where the rest is interpreted
         self.intern = Interner()
         self.ledger = Ledger(self._builder.book_keeping(), self.intern)
         self.ledger.count_by_cards(device_resources)
         self.quotas = Quotas(quotas, self.ledger)
         self.requests = Requests(self.ledger, self.quotas, arguments or {})
+        self.ledger.learners.append(lambda _: self.requests.forget())
         self.outlook = Outlook(self.ledger)
         self.nominated = Nominated(self.ledger)
         self.related = RelatedAndNominated(self.ledger, self.requests, self.kernel, self.nominated)
         self._work = 0  # rows × pods so far
+        self._calls = 0
 
     def place(self, groups: Sequence[Group], at: float = 0.0) -> Sequence[Decision]:
         """Decide groups in the order given: one decision per pod, all booked as reservations."""
+        self._maybe_sweep()
         if not self._learns_from(groups):
             return self._place_all(groups, at)
         parts: list[Sequence[Decision]] = []
@@ -72,6 +77,16 @@ class Placer:
             parts.append(self._place_all(groups[start:end], at))
             start = end
         return joined(parts)
+
+    def _maybe_sweep(self) -> None:
+        """Now and then look whether there are many names that nothing uses any more."""
+        self._calls += 1
+        if self._calls % SWEEP_EVERY == 0 and is_crowded(self.ledger):
+            sweep(self.ledger, self.requests, self.outlook, self._waits_for())
+
+    def _waits_for(self) -> Sequence[Hashable]:
+        """Requests that must keep their numbers."""
+        return ()
 
     def _place_group(self, group: Group, at: float) -> Sequence[Decision]:
         """As `place`, of one group: the usual event is a lone pod with nothing special about it."""
@@ -130,13 +145,16 @@ class Placer:
                 run = Run()
             run.pods += group.pods
             run.signatures += signatures
-            run.needs.append((len(signatures), group.minimum - group.running))
+            run.needs.append((len(signatures), group.needed))
         parts.append(self._place_run(run, at))
         return joined(parts)
 
     def kernel(self, profile: Profile) -> Kernel:
         """The profile's kernel, for the mode in force. What its policy looks at is up to date."""
-        kernel = self._builder.kernel(profile)
+        builder = self._builder
+        if builder is self._interpreter and (profile.node, profile.device) in self._compiled:
+            builder = self._compiler
+        kernel = builder.kernel(profile)
         if kernel.node_policy.offer is not None:
             self.outlook.prepare(kernel.node_policy.reads_values)
         return kernel
@@ -150,7 +168,7 @@ class Placer:
     def _needs_care(self, group: Group) -> bool:
         """A group that a plain kernel call cannot serve: pods with more to look at, or too few of them."""
         pods = group.pods
-        if len(pods) + group.running < group.minimum:
+        if group.members < group.minimum:
             return True
         return self._is_special(pods[0]) if len(pods) == 1 else any(self._is_special(pod) for pod in pods)
 
@@ -205,11 +223,11 @@ class Placer:
 
     def _place_with_care(self, group: Group, at: float) -> list[Decision]:
         """One pod after another in a transaction, each held against its refusal and quotas first."""
-        if len(group.pods) + group.running < group.minimum:
+        if group.members < group.minimum:
             return [self._refused(pod, Reason.GROUP_INCOMPLETE) for pod in group.pods]
         with self.ledger.transaction() as transaction:
             decisions = [self._place_alone(pod, at) for pod in group.pods]
-            if sum(decision.placed for decision in decisions) >= group.minimum - group.running:
+            if sum(decision.placed for decision in decisions) >= group.needed:
                 transaction.commit()
                 return decisions
         return [
@@ -236,6 +254,16 @@ class Placer:
 
     def _refused(self, pod: Pod, reason: Reason) -> Decision:
         return Decision(pod.uid, None, (), reason, self.ledger.generation)
+
+    def is_compiled(self, profile: Profile) -> bool:
+        return self._builder is self._compiler or (profile.node, profile.device) in self._compiled
+
+    def use_compiled(self, profile: Profile) -> None:
+        """From now on with this profile's compiled kernel, which the caller has compiled or loaded (`Builder.warm`):
+        elsewhere, as it takes seconds. Other profiles are interpreted meanwhile; the decisions are the same."""
+        if not self._compiled:
+            self.ledger.use(self._compiler.book_keeping())
+        self._compiled.add((profile.node, profile.device))
 
     def compile(self) -> None:
         """From now on with compiled kernels; each profile's is compiled when it is first used."""

@@ -1,8 +1,7 @@
 """Kubernetes' preferences as points: what kube-scheduler 1.36 adds up over its score plugins, weights included.
 
 Each part is normalised over the nodes that are feasible, with Go's arithmetic: integers truncate, floats are IEEE
-doubles. System-default spread constraints are left out on purpose: they would undo bin packing for every workload that
-never asked for spreading.
+doubles. Spreading that no pod asked for (engine/default_spread.py) counts where the profile says so.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from dovetail.engine.default_spread import HOSTNAME, DefaultSpread
 from dovetail.engine.ledger import Ledger
 from dovetail.engine.neighbours import Neighbours, Question, sought_by
 from dovetail.engine.node_facts import Flags
@@ -24,7 +24,6 @@ from dovetail.model.relations import ALONE, NO_PREFERENCES, PodTerm, SpreadConst
 from dovetail.policies.rows import Ints
 
 HIGHEST = 100  # fwk.MaxNodeScore
-HOSTNAME = "kubernetes.io/hostname"
 HARD_AFFINITY = 1  # hardPodAffinityWeight: what a required affinity of a pod that is there is worth
 SMALLEST_IMAGE, LARGEST_IMAGE = 23 << 20, 1000 << 20  # imagelocality: per pod, per container
 
@@ -34,6 +33,7 @@ class Preferred:
 
     def __init__(self, ledger: Ledger, neighbours: Neighbours) -> None:
         self._ledger, self._neighbours = ledger, neighbours
+        self.default_spread = DefaultSpread()
         self._facts = neighbours.facts
         self._uneven: dict[Hashable, bool] = {}  # what it depends on -> whether it tells nodes apart
         self._seen = -1
@@ -48,6 +48,8 @@ class Preferred:
             or relations.preferred_anti_affinity
             or any(not constraint.hard for constraint in relations.spread)
         ):
+            return True
+        if pod.profile.default_spread and self.default_spread.constraints(pod):
             return True
         if len(neighbours.together) or len(neighbours.liked) or len(neighbours.disliked):
             labels = neighbours.labels_of(pod.namespace)
@@ -130,18 +132,22 @@ class Preferred:
 
     def _spread(self, pod: Pod, feasible: Flags) -> Ints:
         """podtopologyspread/scoring.go: the fewer of the selected pods share the node's domains, the better."""
-        soft = [constraint for constraint in pod.relations.spread if not constraint.hard]
+        own = [constraint for constraint in pod.relations.spread if not constraint.hard]
+        soft = own or self.default_spread.constraints(pod)
         score: Ints = np.zeros(len(feasible), dtype=np.int64)
         if not soft:
             return score
-        labelled = np.logical_and.reduce([self._facts.domains(one.topology_key)[0] > 0 for one in soft])
+        labelled = self._facts.active
+        if own:  # by default, nodes without a label are scored by the others that they have
+            labelled = np.logical_and.reduce([self._facts.domains(one.topology_key)[0] > 0 for one in soft])
         scored = feasible & labelled
         if not scored.any():
             return score
         raw = np.zeros(len(feasible))
         for constraint in soft:
             counts, domains = self._crowding(pod, constraint, labelled, scored)
-            raw += counts * math.log(domains + 2) + (constraint.max_skew - 1)
+            crowding = counts * math.log(domains + 2) + (constraint.max_skew - 1)
+            raw += np.where(self._facts.domains(constraint.topology_key)[0] > 0, crowding, 0.0)
         rounded = np.floor(raw) + (raw - np.floor(raw) >= 0.5)  # math.Round of what is not negative
         found = rounded.astype(np.int64)[scored]
         highest, lowest = int(found.max()), int(found.min())

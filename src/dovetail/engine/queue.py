@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -64,6 +64,10 @@ class WaitingRoom:
         """What the group waits for; of one that does not wait, ALWAYS."""
         return self._places[name][0] if name in self._places else ALWAYS
 
+    def find(self, name: str) -> Group | None:
+        """The group of this name, if it waits."""
+        return self._places[name][1].group if name in self._places else None
+
     def group_of(self, uid: str) -> Group | None:
         """With whom a pod waits."""
         name = self._name_of.get(uid)
@@ -98,6 +102,14 @@ class WaitingRoom:
         """Those who ask for this, in order, as they stand now."""
         return list(self._lines[key])
 
+    def next_in(self, key: Hashable, order: tuple[Any, ...] | None = None, behind: bool = False) -> Place | None:
+        """Of those who ask for this the first one whose order is not before `order`; `behind`: whose order is after."""
+        line = self._lines.get(key, [])
+        if order is None:
+            return line[0] if line else None
+        at = (bisect_right if behind else bisect_left)(line, order, key=_order)
+        return line[at] if at < len(line) else None
+
     def front(self, besides: str = "") -> Place | None:
         """Of a strict queue, whose turn it is; or would be, were this group not there."""
         for place in self._lines.get(IN_ORDER, ())[:2]:
@@ -107,6 +119,10 @@ class WaitingRoom:
 
     def first(self, key: Hashable) -> Group:
         return self._lines[key][0].group
+
+
+def _order(place: Place) -> tuple[Any, ...]:
+    return place.order
 
 
 def left_over(group: Group, decisions: Sequence[Decision]) -> Group | None:

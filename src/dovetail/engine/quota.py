@@ -13,8 +13,11 @@ from dovetail.engine.intern import Names
 from dovetail.engine.ledger import Ledger
 from dovetail.engine.state import UNLIMITED
 from dovetail.engine.wording import amount_of
+from dovetail.model.device import Device
 from dovetail.model.pod import Pod, Quota
 from dovetail.policies.rows import Ints
+
+Held = tuple[Device, int, int, int]  # a card, and what a pod has of it: slots, MiB, milli
 
 
 class Quotas:
@@ -99,11 +102,22 @@ class Quotas:
     def _device_use(self, namespace: str, vendor: str) -> tuple[int, int]:
         memory = compute = 0
         for uid in self._inside[namespace]:
-            for device, _slots, card_memory, card_compute in self._ledger.peak(self._ledger.pods.slot_of[uid]):
-                if device.vendor == vendor:
+            held = self._ledger.peak(self._ledger.pods.slot_of[uid])
+            if len(held) > 1 or (held and not held[0][0].vendor):
+                held = _as_many_as_asked(self._ledger.pods.pod(uid), vendor, held)
+            for device, _slots, card_memory, card_compute in held:
+                if device.vendor in (vendor, ""):
                     memory += card_memory
                     compute += card_compute
         return memory, compute
+
+
+def _as_many_as_asked(pod: Pod, vendor: str, held: list[Held]) -> list[Held]:
+    """Of the pod's cards of this vendor no more than it asks for, the largest: more are booked where its record is not
+    believed. A card that its node does not register has no vendor: it is counted where the pod asks for the vendor."""
+    asked = sum(ask.count for container in pod.containers for ask in container.asks if ask.vendor == vendor)
+    mine = [one for one in held if one[0].vendor in (vendor, "")]
+    return mine if len(mine) <= asked else sorted(mine, key=lambda one: one[1:], reverse=True)[:asked]
 
 
 def _sentence(resource: str, *amounts: int) -> str:

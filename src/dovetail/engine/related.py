@@ -13,6 +13,7 @@ import numpy as np
 from dovetail.engine.build import Kernel
 from dovetail.engine.ledger import Ledger
 from dovetail.engine.neighbours import Neighbours
+from dovetail.engine.node_facts import Flags
 from dovetail.engine.preferences import Preferred
 from dovetail.engine.quota import unlimited
 from dovetail.engine.relational import Relational
@@ -23,6 +24,7 @@ from dovetail.model.pod import Pod, Profile
 from dovetail.model.reason import Reason
 from dovetail.model.relations import ALONE, NO_PREFERENCES
 from dovetail.policies.rows import Bytes, Ints
+from dovetail.policies.table import NODE_POLICIES
 
 
 class Related:
@@ -46,7 +48,8 @@ class Related:
 
     def concerns(self, pod: Pod) -> bool:
         """Whether the pod must be placed by `batch`; asked of every pod, so it is cheap where there is nothing."""
-        if pod.relations is ALONE and pod.preferences is NO_PREFERENCES and self._calm():
+        plain = pod.relations is ALONE and pod.preferences is NO_PREFERENCES and not pod.profile.default_spread
+        if plain and self._calm():
             return False
         return self.restricts(pod) or self.preferred.concerns(pod)
 
@@ -91,13 +94,16 @@ class Related:
         return batch
 
     def reasons(self, pod: Pod, under_quota: bool = True) -> dict[Reason, int]:
-        """What the nodes say to a pod, and how many say it: for people. OK = would take it."""
+        """What the nodes say to a pod, and how many say it. OK = would take it."""
+        counts = np.bincount(self.codes(pod, under_quota), minlength=INACTIVE + 1)
+        return {Reason(code): int(counts[code]) for code in np.flatnonzero(counts[:INACTIVE]).tolist()}
+
+    def codes(self, pod: Pod, under_quota: bool = True) -> Bytes:
+        """[row]: 0 where the node would take the pod, else a reason of the kernel's, which does not weigh several."""
         batch = self._alone(pod, self.refusals(pod))
         if not under_quota:
             batch = batch._replace(quota=unlimited(self._ledger.intern.vendors))
-        said, _ = self._survey(pod, batch)
-        counts = np.bincount(said, minlength=INACTIVE + 1)
-        return {Reason(code): int(counts[code]) for code in np.flatnonzero(counts[:INACTIVE]).tolist()}
+        return self._survey(pod, batch)[0].copy()
 
     def _alone(self, pod: Pod, refusals: Bytes) -> Batch:
         signature = self._requests.signature(pod)
@@ -110,8 +116,9 @@ class Related:
         """[row]: 0 or why the node cannot take the pod; and its score. Written over by the next one."""
         ledger, size = self._ledger, len(self._ledger.nodes)
         ledger.make_room(1, len(batch.taken), 1)
+        survey = self._kernel(pod.profile).survey  # first: it may make new tables for the policy to read
         state = ledger.state()
-        self._kernel(pod.profile).survey(state, batch)
+        survey(state, batch)
         return state.vectors.refused[FRESH, :size], state.vectors.score[FRESH, :size]
 
     def _not_preferred(self, pod: Pod, batch: Batch) -> Bytes:
@@ -120,14 +127,25 @@ class Related:
         fits = said == 0
         if fits.sum() < 2:
             return np.zeros(len(said), dtype=np.uint8)
-        points = self.preferred.points(pod, fits, pod.profile.preferences)
-        if pod.profile.policy_weight:
-            points = points + pod.profile.policy_weight * percent(scores, fits)
+        points = self.worth(pod, scores, fits)
         best = points[fits].max()
         return np.where(fits & (points < best), INACTIVE, 0).astype(np.uint8)
 
+    def worth(self, pod: Pod, scores: Floats, fits: Flags) -> Ints:
+        """By row what the pod's preferences make of the nodes that fit, and its policy where that is one of them."""
+        points, weight = self.preferred.points(pod, fits, pod.profile.preferences), pod.profile.policy_weight
+        if not weight:
+            return points
+        in_points = NODE_POLICIES[pod.profile.node].in_points
+        return points + weight * (whole(scores, fits) if in_points else percent(scores, fits))
 
-def percent(scores: Floats, fits: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
+
+def whole(scores: Floats, fits: Flags) -> Ints:
+    """Scores of a policy that counts in points already."""
+    return np.where(fits, scores, 0.0).astype(np.int64)
+
+
+def percent(scores: Floats, fits: Flags) -> Ints:
     """The policy's scores as Kubernetes' plugins give theirs: 0 for the worst that fits, 100 for the best."""
     low, high = scores[fits].min(), scores[fits].max()
     if high == low:

@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from dovetail.engine.build import profile_hooks
-from dovetail.engine.intern import MOST_REMEMBERED, NOBODY, template_key, template_parts
+from dovetail.engine.intern import MOST_REMEMBERED, NOBODY, cards_taken, template_key, template_parts
 from dovetail.engine.ledger import Ledger
 from dovetail.engine.quota import Quotas, unlimited
 from dovetail.engine.state import FRESH, Batch
@@ -28,6 +28,7 @@ class Signature(NamedTuple):
     entries: int  # cards it is given
     draws: bool  # a policy of its profile rolls dice, so nothing can be kept
     plain: bool  # one ask at the most, and no NUMA binding
+    line: int  # in rows.peers, of its owner; NOBODY where the policy does not look at it
     kept: tuple[object, ...]  # the very objects the key is made of, so that their ids stay theirs
 
 
@@ -49,12 +50,13 @@ class Requests:
 
     def signature(self, pod: Pod) -> Signature:
         counts_owner = NODE_POLICIES[pod.profile.node].counts_owner
-        key = (template_key(pod), id(pod.node_rules), self._ledger.owner(pod) if counts_owner else NOBODY)
+        line = self._ledger.peers(self._ledger.owner(pod)) if counts_owner else NOBODY
+        key = (template_key(pod), id(pod.node_rules), line)
         found = self._signatures.get(key)
         if found is None:
             if len(self._signatures) > MOST_REMEMBERED:
                 self._signatures.clear()
-            found = self._signatures[key] = self._new_signature(pod)
+            found = self._signatures[key] = self._new_signature(pod, line)
         return found
 
     def batch(self, pods: Sequence[Pod], signatures: Sequence[Signature], needs: Sequence[tuple[int, int]]) -> Batch:
@@ -140,25 +142,30 @@ class Requests:
         """A node policy's arguments as the kernel wants them."""
         if name not in self._args:
             try:
-                flat = NODE_POLICIES[name].arguments(self.given.get(name, {}), self._ledger.intern.columns)
+                flat = NODE_POLICIES[name].arguments(self.given.get(name, {}), self._ledger.intern.pin_column)
             except ValueError as error:
                 raise ValueError(f"policyArguments.{name}.{error}") from None
             self._args[name] = np.array([0, *flat], dtype=np.int64)
             self._ledger.storage.fit_columns()
         return self._args[name]
 
-    def _new_signature(self, pod: Pod) -> Signature:
+    def forget(self) -> None:
+        """Numbers of shapes and classes may mean something else from now on: look everything up again."""
+        for kept in (self._signatures, self._profiles, self._styles, self._single):
+            kept.clear()
+
+    def _new_signature(self, pod: Pod, line: int) -> Signature:
         ledger = self._ledger
         profile = self._profiles.setdefault(pod.profile, pod.profile)
         node = NODE_POLICIES[profile.node]
-        shape = ledger.intern.shape(pod, ledger.peers(ledger.owner(pod)) if node.counts_owner else NOBODY)
         return Signature(
             profile,
-            shape,
+            ledger.intern.shape(pod, line),
             ledger.places.mask(pod.node_rules),
-            sum(ask.count for container in pod.containers for ask in container.asks),
+            cards_taken(pod),
             node.draws or any(DEVICE_POLICIES[name].draws for name in profile.device),
             sum(len(c.asks) for c in pod.containers) <= 1 and not any(rules.numa_bind for rules in pod.device_rules),
+            line,
             (*template_parts(pod), pod.node_rules),
         )
 
@@ -167,7 +174,9 @@ class Requests:
         if fresh or signature.draws:
             return FRESH, FRESH
         profile, room = signature.profile, self._ledger.vectors
-        whole = (profile.node, profile.device, signature.shape, signature.mask)
+        whole: tuple[object, ...] = (profile.node, profile.device, signature.shape, signature.mask)
+        if signature.line != NOBODY:  # the line may have been another owner's
+            whole = (*whole, self._ledger.storage.peers_since[signature.line])
         policy = NODE_POLICIES[profile.node]
         if policy.sees_request and policy.offer is None:
             slot = room.slot(whole)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
 from typing import Any
 
 from dovetail.engine.decisions import joined
-from dovetail.engine.observe import assume, observe
+from dovetail.engine.faults import Faults
+from dovetail.engine.members import Members
+from dovetail.engine.observe import Observed, assume
 from dovetail.engine.placer import COMPILE_FROM, HOLD_SECONDS, Placer
 from dovetail.engine.queue import ALWAYS, IN_ORDER, WaitingRoom, can_be_placed, left_over
+from dovetail.engine.retries import Retries, too_many
 from dovetail.engine.state import NONE
 from dovetail.engine.wake import News, Wake
 from dovetail.model.decision import Decision, Share
@@ -27,11 +31,13 @@ from dovetail.model.events import (
     PodObserved,
     PodsGone,
     QuotaChanged,
+    SelectorChanged,
     TimePassed,
     VolumesChanged,
     Wait,
     Warn,
 )
+from dovetail.model.node import Enforcer, Node
 from dovetail.model.pod import Group, Pod, Quota, RunningPod
 from dovetail.model.reason import Reason
 
@@ -56,16 +62,25 @@ class Scheduler(Placer):
         super().__init__(arguments, quotas, mode, device_resources, cache)
         self.strict = strict
         self.waiting = WaitingRoom()
-        self._wake = Wake(self.waiting, self.ledger, self.requests, self.kernel)
+        self.members = Members(self.ledger)
+        self.ledger.witnesses.append(self.members)
+        self.wake = Wake(self.waiting, self.ledger, self.requests, self.kernel)
+        self._observed = Observed(self)
+        self.faults = Faults(self)
+        self.retries = Retries(self)
         self._news = News()
         self.ledger.witnesses.append(self._news)
+        self.ledger.learners.append(self._learn_resources)
 
     # ---- events -------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> tuple[Effect, ...]:
         """The one door: everything that happens comes in here, everything to be done goes out."""
+        self._maybe_sweep()
         effects = self._happened(event)
-        while self._news.pods:  # whoever came or went may be whom others wait for, or avoid
+        while (
+            self._news.pods and not self.retries.deferred
+        ):  # whoever came or went may be whom others wait for, or avoid
             effects = (*effects, *self._spread_news(event.at, self._news.take()))
         return effects
 
@@ -84,28 +99,65 @@ class Scheduler(Placer):
             case PodNominated(at, pod, node):
                 return self._nominate(at, pod, node)
             case NodeChanged(at, node):
-                before = self.ledger.places.written
-                self.ledger.set_node(node)
-                changed = self.ledger.places.written != before
-                return self.retry(at, (self.ledger.row_of[node.name],), related=True) if changed else ()
+                return self._node_is(at, node)
             case NodeGone(at, name):
                 gone = self.ledger.remove_node(name)
-                return self._offer(at, self._wake.related()) if gone else ()
+                return self._offer(at, self.wake.related()) if gone else ()
             case NamespaceChanged(at, name, labels):
                 self.related.set_namespace(name, labels)
-                return self._offer(at, self._wake.related())
+                return self._offer(at, self.wake.related())
             case QuotaChanged(at, namespace, name, quota):
                 self.quotas.set(quota) if quota is not None else self.quotas.drop(namespace, name)
                 return self._offer(at, [key for key in self.waiting.requests() if key is ALWAYS])
+            case SelectorChanged(_, kind, namespace, name, selector):
+                self.related.preferred.default_spread.set_selector(kind, namespace, name, selector)
+                return ()  # a preference: no pod waits for it
             case VolumesChanged(at, facts, gone):
                 helps = self.related.volumes.change(facts, gone)
-                return self._offer(at, self._wake.related(lambda pod: self.related.volumes.helped(pod, helps)))
+                return self._offer(at, self.wake.related(lambda pod: self.related.volumes.helped(pod, helps)))
             case TimePassed(at):
                 return self._expire(at)
 
+    def _node_is(self, at: float, node: Node) -> tuple[Effect, ...]:
+        written, row = self.ledger.places.written, self.ledger.row_of.get(node.name)
+        before = self.ledger.nodes[row] if row is not None else None
+        try:
+            self.ledger.set_node(node)
+            if self.ledger.places.written == written:
+                return ()
+            row = self.ledger.row_of[node.name]
+            kubelet_picked = before is not None and before.enforcer is Enforcer.STOCK
+            warnings = self._observed.node_changed(row, kubelet_picked)
+        except Exception as error:
+            if not self.faults.node(node, before, error):
+                raise
+            return self._offer(at, self.wake.related())
+        return (*warnings, *self.retry(at, (row,), related=True))
+
     def _spread_news(self, at: float, changed: Sequence[Pod]) -> tuple[Effect, ...]:
-        wakes = self.related.wakes
-        return self._offer(at, self._wake.related(lambda waiting: any(wakes(waiting, pod) for pod in changed)))
+        if self.retries.deferred and too_many(self.waiting.requests(), changed):
+            return self._offer(at, self.wake.related())
+        return self._offer(at, self.wake.related(lambda waiting: self._wakes(waiting, changed)))
+
+    @property
+    def has_retries(self) -> bool:
+        """Whether `retry_some` has something to do."""
+        return bool(self.retries) or bool(self._news.pods)
+
+    def retry_some(self, at: float, pods: int) -> list[Effect]:
+        """Where retries are deferred: try about so many waiting pods that something may have helped since."""
+        if self._news.pods:
+            self._spread_news(at, self._news.take())
+        return self.retries.run(at, pods)
+
+    def _wakes(self, waiting: Pod, changed: Sequence[Pod]) -> bool:
+        """Whether the pod should try again; where that cannot be told, it does, and is taken out if it fails again."""
+        try:
+            return any(self.related.wakes(waiting, pod) for pod in changed)
+        except Exception:
+            if self.faults.tell is None:
+                raise
+            return True
 
     def _gone(self, at: float, uid: str) -> tuple[Effect, ...]:
         rest = self.waiting.drop_pod(uid)
@@ -113,7 +165,7 @@ class Scheduler(Placer):
             return tuple(self._offer_rest(at, rest))
         row = self._row_of(uid)
         self.nominated.forget(uid)
-        self.ledger.release(uid)
+        self._release((uid,), (row,))
         return self.retry(at, (row,)) if (row != NONE or self.strict) and len(self.waiting) else ()
 
     def _all_gone(self, at: float, uids: Sequence[str]) -> tuple[Effect, ...]:
@@ -122,8 +174,16 @@ class Scheduler(Placer):
         rows = [row for uid in uids if (row := self._row_of(uid)) != NONE]
         for uid in uids:
             self.nominated.forget(uid)
-        self.ledger.release_all(uids)
+        self._release(uids, rows)
         return (*effects, *self.retry(at, tuple(dict.fromkeys(rows)))) if rows and len(self.waiting) else tuple(effects)
+
+    def _release(self, uids: Sequence[str], rows: Sequence[int]) -> None:
+        """The pods are gone from these rows, whose guessed pods may find room now."""
+        self.ledger.release_all(uids)
+        for uid in uids:
+            self._observed.forget(uid)
+        for row in dict.fromkeys(rows):
+            self._observed.settle(row)
 
     def _nominate(self, at: float, pod: Pod, node: str) -> tuple[Effect, ...]:
         row = self.nominated.row_of(pod.uid)
@@ -147,11 +207,14 @@ class Scheduler(Placer):
         if self._is_as_known(running):
             if self.ledger.pods.pod(uid).labels != running.pod.labels:
                 self.ledger.relabel(running.pod)
+            self._observed.note(running)
             return self._bound(at, uid)
         rest = self.waiting.drop_pod(uid, runs=1)
         row, before = self._row_of(uid), self._held(uid)
         self.nominated.forget(uid)
-        warnings = tuple(Warn(running.pod.key, text) for text in observe(self, running))
+        warnings = tuple(Warn(running.pod.key, text) for text in self._observed.book(running))
+        if row != NONE:
+            self._observed.settle(row)
         if rest is not None:
             return (*warnings, *self._offer_rest(at, rest))
         same = row == self.ledger.row_holding(uid) and before == self._held(uid)
@@ -178,7 +241,7 @@ class Scheduler(Placer):
             return False
         known = ledger.pods[pod.uid]
         return (
-            not known.assumed
+            (not known.assumed or running.shares is None)
             and ledger.node_of(pod.uid) == running.node
             and self._holds(pod.uid, running.shares)
             and known.pod.is_but_for_labels(pod)
@@ -201,21 +264,42 @@ class Scheduler(Placer):
         """
         if self.strict:
             return tuple(self._advance(at))
-        keys = self._wake.helped(rows)
+        if self.retries.deferred:
+            self.retries.note_rows(rows)
+            self.retries.note(self.wake.related() if related else ())
+            return ()
+        keys = self.wake.helped(rows)
         if related:
-            keys = list(dict.fromkeys((*keys, *self._wake.related())))
+            keys = list(dict.fromkeys((*keys, *self.wake.related())))
             return self._offer(at, keys)
         return self._offer(at, keys, rows)
 
     def reason(self, group: Group, pod: Pod) -> Reason:
-        """Why a pod of a group that waits does so, as far as no node is to blame; NO_NODES: ask the nodes."""
+        """Why a pod of a group that waits does so, as far as no node is to blame; NO_NODES: ask the nodes. The group is
+        as `members.current` returns it: counting its members here, for each of them, would take quadratic time."""
         if pod.refusal is not None:
             return pod.refusal.reason
-        if len(group.pods) + group.running < group.minimum:
+        if group.members < group.minimum:
             return Reason.GROUP_INCOMPLETE
         if self.quotas.refusal(pod) is not None:
             return Reason.QUOTA
         return self.related.refusal(pod) or Reason.NO_NODES
+
+    def withdraw(self, group: Group) -> None:
+        """A gang that waits and is about to arrive with other members, or a pod that is about to arrive in another
+        group than it waits in: neither is decided before that."""
+        if group.pods[0].group == group.name:
+            self.waiting.remove(group.name)
+        for pod in group.pods:
+            if self.waiting.name_of(pod.uid) not in ("", group.name):
+                self.waiting.drop_pod(pod.uid)
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """Undo at the end what is placed or released meanwhile. Waiting pods are not retried because of it."""
+        with self.ledger.transaction():
+            yield
+        self._news.take()
 
     def retry_all(self, at: float) -> tuple[Effect, ...]:
         """Offer everybody everything: for those who do not trust their events."""
@@ -228,6 +312,9 @@ class Scheduler(Placer):
             return ()
         if self.strict:
             return tuple(self._advance(at))
+        if self.retries.deferred:
+            self.retries.note(keys)
+            return ()
         fitting = set(keys)
         lines = [self.waiting.line(key) for key in keys]
         turns = [(line[0], n, 0) for n, line in enumerate(lines)]
@@ -237,10 +324,10 @@ class Scheduler(Placer):
             place, n, position = heappop(turns)
             if keys[n] is not ALWAYS and keys[n] not in fitting:
                 continue
-            placed = self._try(at, place.group)
+            placed = self.try_waiting(at, place.group)
             effects += placed
             if placed and rows:
-                fitting = set(self._wake.fitting(rows))
+                fitting = set(self.wake.fitting(rows))
             alike = keys[n] is not ALWAYS and self.waiting.key_of(place.group.name) == keys[n]
             if (placed or not alike) and position + 1 < len(lines[n]):
                 heappush(turns, (lines[n][position + 1], n, position + 1))
@@ -251,7 +338,7 @@ class Scheduler(Placer):
         effects: list[Effect] = []
         front = self.waiting.front()
         while front is not None:
-            effects += self._try(at, front.group)
+            effects += self.try_waiting(at, front.group)
             tried, front = front.group, self.waiting.front()
             if front is not None and front.group.name == tried.name:
                 break
@@ -259,16 +346,42 @@ class Scheduler(Placer):
 
     def _offer_rest(self, at: float, group: Group) -> list[Effect]:
         """What is left of a group that waits, which may have become easier to place."""
-        return self._advance(at) if self.strict else self._try(at, group)
+        return self._advance(at) if self.strict else self.try_waiting(at, group)
 
-    def _try(self, at: float, group: Group) -> list[Effect]:
+    def try_waiting(self, at: float, group: Group) -> list[Effect]:
         """Somebody who waits; the outlook has seen it."""
-        return [effect for effect in self._settle(group, self._place_all((group,), at)) if isinstance(effect, Bind)]
+        try:
+            group = self.members.current(group)
+            effects = self._settle(group, self._place_all((group,), at))
+        except Exception as error:
+            if not self.faults.group(group, error):
+                raise
+            return []
+        return [effect for effect in effects if isinstance(effect, Bind)]
 
     def _arrive(self, at: float, group: Group) -> list[Effect]:
         again = self.strict and group.name in self.waiting  # it may have stood in the way of others
-        effects = self._settle(group, self.place((group,), at) if self.strict else self._place_group(group, at))
+        rows = self._take_back(group)
+        effects: list[Effect] = []
+        try:
+            group = self.members.current(group)
+            effects = self._settle(group, self.place((group,), at) if self.strict else self._place_group(group, at))
+        except Exception as error:
+            if not self.faults.group(group, error):
+                raise
+        if rows:
+            effects += self.retry(at, rows)
         return [*effects, *self._advance(at)] if again else effects
+
+    def _take_back(self, group: Group) -> list[int]:
+        """Release what pods of the group hold that are to be placed anew; returns the rows, for others afterwards.
+
+        A member whose bind was refused keeps its room until it is tried again, so that no other pod takes it.
+        """
+        held = [pod.uid for pod in group.pods if pod.uid in self.ledger.pods]
+        rows = [self.ledger.row_holding(uid) for uid in held]
+        self.ledger.release_all(held)
+        return list(dict.fromkeys(rows))
 
     def _settle(self, group: Group, decisions: Sequence[Decision]) -> list[Effect]:
         """Who found no place waits."""
@@ -300,6 +413,18 @@ class Scheduler(Placer):
                 key = (*key, pod.uid)  # others yield to it where it goes
         self.waiting.add(group, key)
 
+    def _learn_resources(self, names: Collection[str]) -> None:
+        """A node has resources that no node had: groups that wait for them stand in other lines now."""
+        self.wake.forget()
+        for group in [
+            group for group in self.waiting if any(not pod.resources.keys().isdisjoint(names) for pod in group.pods)
+        ]:
+            self._wait(group)
+
+    def _waits_for(self) -> Sequence[Hashable]:
+        self.wake.forget()
+        return self.waiting.requests()
+
     def _listen(self) -> None:
         if not self._news.wanted:
             self._news.wanted = True
@@ -315,7 +440,7 @@ class Scheduler(Placer):
         for uid in self.ledger.pods.expired(at):
             effects.append(Warn(self.ledger.pods.pod(uid).key, "its reservation was never confirmed and is dropped"))
             rows.append(self.ledger.row_holding(uid))
-            self.ledger.release(uid)
+            self._release((uid,), rows[-1:])
         return (*effects, *self.retry(at, rows)) if effects else ()
 
     def place(self, groups: Sequence[Group], at: float = 0.0) -> Sequence[Decision]:

@@ -35,6 +35,9 @@ PER_NODE = tuple(
 )  # first axis is the node
 
 
+LINES_FROM = 64  # owners that are counted; below, looking for those without pods costs more than it saves
+
+
 def zeros(*shape: int) -> Any:
     return np.zeros(shape, dtype=np.int64)
 
@@ -73,6 +76,10 @@ class Storage:
         self.heads: Ints = zeros(HEADS)
         self.heads[FREE_POD] = self.heads[FREE_ENTRY] = NONE
         self._state: State | None = None
+        self.peers_since: list[int] = []  # by line of rows.peers: a number of its own for each owner that had it
+        self._peers_given = 0
+        self._free_lines: list[int] = []
+        self.lines_limit = LINES_FROM  # more lines than this: time to look for those that nothing uses
 
     def state(self) -> State:
         """A name that needs room (a resource, a vendor) also makes new `wants`, so two looks tell if all is well."""
@@ -105,6 +112,16 @@ class Storage:
         self._state = None
         return row
 
+    def drop_last_row(self) -> None:
+        """As before the last row was added; everything kept about rows is forgotten."""
+        self.size -= 1
+        for field in PER_NODE:
+            getattr(self.rows, field)[self.size] = 0
+        self.rows.peers[:, self.size] = 0
+        self.masks[:, self.size] = 0
+        self.vectors.resize(len(self.rows.cap))
+        self._state = None
+
     def add_mask(self, mask: int) -> None:
         self.masks = grown(self.masks, 0, mask + 1)
         self._state = None
@@ -118,12 +135,30 @@ class Storage:
             self.book = self.book._replace(peer_row=grown(self.book.peer_row, 0, owner + 1, fill=NONE))
             self._state = None
 
+    @property
+    def lines(self) -> int:
+        """Lines of rows.peers in use."""
+        return len(self.peers_since) - len(self._free_lines)
+
     def add_peers(self) -> int:
-        """A new line of pods per node."""
-        line = int((self.book.peer_row != NONE).sum())
+        """A line of pods per node, all zero."""
+        self._peers_given += 1
+        if self._free_lines:
+            line = self._free_lines.pop()
+            self.peers_since[line] = self._peers_given
+            return line
+        line = len(self.peers_since)
+        self.peers_since.append(self._peers_given)
         self.rows = self.rows._replace(peers=grown(self.rows.peers, 0, line + 1))
         self._state = None
         return line
+
+    def drop_owners(self, owners: list[int]) -> None:
+        """Owners without pods: their lines are zero already and serve others."""
+        lines = [int(line) for line in self.book.peer_row[owners] if line != NONE]
+        self.book.peer_row[owners] = NONE
+        self._free_lines = sorted((*self._free_lines, *lines), reverse=True)
+        self.lines_limit = max(LINES_FROM, 2 * self.lines)
 
     def make_room(self, pods: int, entries: int, journal: int = 0) -> None:
         """Enough free slots for what the kernel may add in one call."""
@@ -157,11 +192,17 @@ class Storage:
         """Room for as many cards on every node."""
         if count > self.rows.card.shape[1]:
             rows = self.rows
-            link = zeros(len(rows.link), count, count)
-            link[:, : rows.link.shape[1], : rows.link.shape[2]] = rows.link
             per_card = {name: _widened(getattr(rows, name), count) for name in ("card", "held", "free", "left")}
-            self.rows = rows._replace(**per_card, link=link)
+            self.rows = rows._replace(**per_card)
             self.journal = self.journal._replace(held=_widened(self.journal.held, count))
+            self._state = None
+
+    def fit_links(self, cards: int) -> None:
+        """Room for the pair scores of as many cards: only nodes that state some need it (`link_between`)."""
+        if cards > self.rows.link.shape[1]:
+            link = zeros(len(self.rows.link), cards, cards)
+            link[:, : self.rows.link.shape[1], : self.rows.link.shape[2]] = self.rows.link
+            self.rows = self.rows._replace(link=link)
             self._state = None
 
     def fit_scratch(self, entries: int) -> None:

@@ -56,7 +56,7 @@ def anchors(selector: Selector | None) -> tuple[Pair, ...]:
     return ()
 
 
-class Terms:
+class TermTable:
     """The distinct terms of one sort, and on which rows the pods are that have them."""
 
     def __init__(self) -> None:

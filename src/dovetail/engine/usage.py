@@ -56,7 +56,7 @@ def usage(scheduler: Scheduler) -> tuple[NodeUse, ...]:
     return tuple(
         NodeUse(
             ledger.nodes[row],
-            {name: int(ledger.rows.used[row, column]) for column, name in enumerate(columns)},
+            {name: int(ledger.rows.used[row, column]) for column, name in enumerate(columns) if name},
             tuple(card(row, n, device) for n, device in enumerate(ledger.devices(row))),
             pods[row],
         )

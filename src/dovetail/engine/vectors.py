@@ -44,6 +44,11 @@ class VectorRoom:
         self.arrays.seen[slot] = self.arrays.scored[slot] = NONE
         return slot
 
+    def clear(self) -> None:
+        """What vectors are for has changed its numbers: hand all of them out anew."""
+        self._slots.clear()
+        self.forget()
+
     def forget(self) -> None:
         """Nothing kept is to be trusted: score everything again."""
         self.arrays.seen[:] = self.arrays.scored[:] = NONE

@@ -40,7 +40,7 @@ class VolumeLimits:
         self._on: dict[int, tuple[set[Attached], set[Attached]]] = {}  # row -> (by pods, by attachments only)
         self._rows_with: dict[Attached, set[int]] = {}  # by pods
         self._counts: dict[str, Ints] = {}  # driver -> attached by row
-        self._size = 0
+        self._size, self._reused = 0, 0  # rows when we last looked, and how many had become another node's
 
     # ---- facts --------------------------------------------------------------------------------------------------
 
@@ -147,9 +147,14 @@ class VolumeLimits:
 
     def _refresh(self) -> None:
         size = len(self._places.nodes)
-        if size != self._size:
-            self._most = None
-            self._counts = {d: np.pad(count, (0, size - self._size)) for d, count in self._counts.items()}
+        if (size, self._places.reused) != (self._size, self._reused):
+            self._most, self._reused = None, self._places.reused
+            for row in range(size, self._size):  # of a node that was only tried
+                self._on.pop(row, None)
+                self._stale.discard(row)
+            self._stale.update(self._on)  # what is attached to a node that is gone is not attached to its successor
+            room = max(0, size - self._size)
+            self._counts = {d: np.pad(count, (0, room))[:size] for d, count in self._counts.items()}
             self._size = size
             for node in self._attachments:  # some were attached to nodes that had no row yet
                 self._note_node(node)

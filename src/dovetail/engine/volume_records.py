@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from dovetail.engine.label_rows import LabelRows
 from dovetail.engine.node_rows import NodeRows
 from dovetail.engine.volume_limits import Attached, VolumeLimits
-from dovetail.engine.volume_search import Found, Provisioning, search
+from dovetail.engine.volume_search import Provisioning, VolumeCandidates, search
 from dovetail.engine.volume_stock import Stock
 from dovetail.model.volumes import (
     AttachLimits,
     Attachment,
     Capacity,
     Claim,
-    Driver,
+    CsiDriver,
     StorageClass,
     Volume,
     VolumeFact,
@@ -51,7 +51,7 @@ class Records:
         self.limits = VolumeLimits(places, self.attached_by, self.stock.volumes)
         self.moves = 0
         self._claims_on: dict[str, set[str]] = {}  # volume -> claims that name it
-        self._drivers: dict[str, Driver] = {}
+        self._drivers: dict[str, CsiDriver] = {}
         self._capacities: dict[str, dict[str, Capacity]] = {}  # class -> key -> capacity
         self._making = Provisioning(self.classes, self._drivers, lambda name: self._capacities.get(name, {}).values())
 
@@ -67,7 +67,7 @@ class Records:
                 self.classes[fact.name] = fact
                 self.limits.note_all()
                 return Helps(classes=frozenset((fact.name,)))
-            case Driver():
+            case CsiDriver():
                 self._drivers[fact.name] = fact
                 return NOBODY if fact.tracks_capacity else self._classes_of(fact.name)
             case Capacity():
@@ -92,7 +92,7 @@ class Records:
             case StorageClass():
                 self.classes.pop(fact.name, None)
                 self.limits.note_all()
-            case Driver():
+            case CsiDriver():
                 self._drivers.pop(fact.name, None)
                 return self._classes_of(fact.name)
             case Capacity():
@@ -122,7 +122,7 @@ class Records:
         driver = kind.provisioner if kind.driver is None else kind.driver
         return (driver, f" {key}") if driver else None
 
-    def search(self, claims: list[Claim]) -> list[Found]:
+    def search(self, claims: list[Claim]) -> list[VolumeCandidates]:
         return search(claims, self.stock, self._making, self.labels) if claims else []
 
     def _set_claim(self, claim: Claim) -> Helps:

@@ -16,7 +16,7 @@ from dovetail.engine.label_rows import LabelRows
 from dovetail.engine.volume_stock import Stock
 from dovetail.model.relations import Selector
 from dovetail.model.rules import AffinityTerm, Requirement
-from dovetail.model.volumes import Capacity, Claim, Driver, StorageClass, Volume
+from dovetail.model.volumes import Capacity, Claim, CsiDriver, StorageClass, Volume
 from dovetail.policies.rows import Ints
 
 Bools = npt.NDArray[np.bool_]
@@ -25,7 +25,7 @@ AT_A_TIME = 10_000  # rows on which volumes are offered
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class VolumeCandidates:
     """For one claim, by row: a volume (its number in `volumes`) or NOTHING, and whether one can be made there."""
 
     claim: Claim
@@ -48,7 +48,7 @@ class Provisioning:
     """What is known of making volumes."""
 
     classes: Mapping[str, StorageClass]
-    drivers: Mapping[str, Driver]
+    drivers: Mapping[str, CsiDriver]
     capacities: Callable[[str], Iterable[Capacity]]  # of a class
 
     def rows(self, claim: Claim, labels: LabelRows) -> Ints:
@@ -68,9 +68,9 @@ class Provisioning:
         return np.intersect1d(rows, np.concatenate(enough)) if enough else np.empty(0, dtype=np.int64)
 
 
-def search(claims: Iterable[Claim], stock: Stock, making: Provisioning, labels: LabelRows) -> list[Found]:
+def search(claims: Iterable[Claim], stock: Stock, making: Provisioning, labels: LabelRows) -> list[VolumeCandidates]:
     """One answer per claim. The claims are unbound, of classes that wait for a pod, and in the pod's order."""
-    found: list[Found] = []
+    found: list[VolumeCandidates] = []
     shelf = Shelf()
     for claim in sorted(claims, key=lambda claim: claim.request or 0):
         size = len(labels)
@@ -83,7 +83,7 @@ def search(claims: Iterable[Claim], stock: Stock, making: Provisioning, labels: 
             shelf.take(kept[:1] or stock.candidates(claim), taken, [one.taken for one in found], labels)
         else:
             can_make[rows[rows == labels.row(node)]] = True
-        found.append(Found(claim, shelf.volumes, taken, can_make))
+        found.append(VolumeCandidates(claim, shelf.volumes, taken, can_make))
     return found
 
 

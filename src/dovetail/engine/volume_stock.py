@@ -17,7 +17,7 @@ class VolumeError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class VolumePromise:
     """Pods that share a claim promise the same thing several times."""
 
     claim: ClaimRef
@@ -30,9 +30,9 @@ class Stock:
         self.volumes: dict[str, Volume] = {}
         self._free: dict[str, dict[str, Volume]] = {}  # class -> name -> volume that nobody has
         self._kept: dict[str, dict[str, Volume]] = {}  # claim -> name -> volume that names it
-        self._given: dict[str, Promise] = {}  # volume -> promise
+        self._given: dict[str, VolumePromise] = {}  # volume -> promise
         self._given_to: dict[str, str] = {}  # claim -> volume
-        self._made_for: dict[str, Promise] = {}  # claim -> promise
+        self._made_for: dict[str, VolumePromise] = {}  # claim -> promise
 
     # ---- facts --------------------------------------------------------------------------------------------------
 
@@ -116,21 +116,21 @@ class Stock:
             if choice.volume:
                 del self._given_to[choice.claim]
 
-    def promises(self) -> tuple[dict[str, Promise], dict[str, str], dict[str, Promise]]:
+    def promises(self) -> tuple[dict[str, VolumePromise], dict[str, str], dict[str, VolumePromise]]:
         """A copy, which `restore` understands."""
         return dict(self._given), dict(self._given_to), dict(self._made_for)
 
-    def restore(self, promises: tuple[dict[str, Promise], dict[str, str], dict[str, Promise]]) -> None:
+    def restore(self, promises: tuple[dict[str, VolumePromise], dict[str, str], dict[str, VolumePromise]]) -> None:
         self._given, self._given_to, self._made_for = promises
 
-    def _place_of(self, choice: VolumeChoice) -> tuple[dict[str, Promise], str]:
+    def _place_of(self, choice: VolumeChoice) -> tuple[dict[str, VolumePromise], str]:
         return (self._given, choice.volume) if choice.volume else (self._made_for, choice.claim)
 
 
-def _promise(choice: VolumeChoice) -> Promise:
+def _promise(choice: VolumeChoice) -> VolumePromise:
     """A volume is given whatever the node; one that is made is made for a node."""
     namespace, _, name = choice.claim.partition("/")
-    return Promise(ClaimRef(namespace, name, choice.claim_uid), "" if choice.volume else choice.node)
+    return VolumePromise(ClaimRef(namespace, name, choice.claim_uid), "" if choice.volume else choice.node)
 
 
 def _names(volume: Volume, claim: Claim) -> bool:

@@ -11,8 +11,9 @@ import numpy as np
 
 from dovetail.engine.ledger import Ledger
 from dovetail.engine.volume_records import ANYONE, NOBODY, Helps, Records
-from dovetail.engine.volume_search import Bools, Found
+from dovetail.engine.volume_search import Bools, VolumeCandidates
 from dovetail.engine.volume_stock import VolumeError
+from dovetail.engine.wording import Fact
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
 from dovetail.model.rules import AffinityTerm, Requirement
@@ -28,7 +29,7 @@ class Volumes:
         self._records = Records(ledger.places)
         self._users: dict[str, dict[str, int]] = {}  # claim -> pod's UID -> row
         self._promised: dict[str, tuple[VolumeChoice, ...]] = {}  # pod's UID -> what was promised to it
-        self._last: tuple[object, list[Found]] = (None, [])
+        self._last: tuple[object, list[VolumeCandidates]] = (None, [])
         ledger.bystanders.append(self._watch)
 
     # ---- facts --------------------------------------------------------------------------------------------------
@@ -123,6 +124,40 @@ class Volumes:
                 _mark(found, Reason.VOLUME_ZONE, self._in_other_zones(volume))
         return found
 
+    def fact(self, pod: Pod, row: int, reason: Reason) -> Fact | None:
+        """Which claim or volume the node refuses; None where the reason is another."""
+        if reason == Reason.VOLUME_NONE:
+            claims = [one.claim for one in self._search(pod) if not one.satisfied[row]]
+            return Fact(f"no persistent volume is available for {_claims(claims)}") if claims else None
+        if reason not in (Reason.VOLUME_NODE, Reason.VOLUME_ZONE):
+            return None
+        in_zones = reason == Reason.VOLUME_ZONE
+        names = [
+            f"volume {volume.name} of claim {claim.name}"
+            for claim in self._known(pod)
+            if claim.bound and (volume := self.volume(claim.volume)) is not None
+            if (self._in_other_zones(volume) if in_zones else self._outside(volume.affinity))[row]
+        ]
+        said = "is in another zone" if in_zones else "cannot be used on the node"
+        return Fact(f"{', '.join(names)} {said}") if names else None
+
+    def why_refused(self, pod: Pod, reason: Reason) -> str:
+        """Which claim is why no node can take the pod: `claim data does not exist`; "" where none is."""
+        said = {
+            Reason.CLAIM_MISSING: "does not exist",
+            Reason.CLAIM_UNBOUND: "is not bound yet",
+            Reason.CLAIM_IN_USE: "is ReadWriteOncePod and in use by another pod",
+        }.get(reason)
+        if said is None:
+            return ""
+        in_use = reason == Reason.CLAIM_IN_USE
+        for key in _named(pod) if in_use else claim_keys(pod):
+            claim = self.claim(key)
+            if self._in_use(key) if in_use else self._claim_refusal(pod, claim) == reason:
+                name = key.partition("/")[2]
+                return f"{_claims([claim]) if claim else f'claim {name}'} {said}"
+        return ""
+
     def choice(self, pod: Pod, node: str) -> tuple[VolumeChoice, ...]:
         """What to do about the pod's unbound claims if it goes to the node. Changes nothing."""
         row = self._ledger.row_of[node]
@@ -172,7 +207,7 @@ class Volumes:
         rows = self._users.get(key, {}).values() if ONE_POD in claim.access_modes else ()
         return any(map(self._ledger.is_active, rows))
 
-    def _search(self, pod: Pod) -> list[Found]:
+    def _search(self, pod: Pod) -> list[VolumeCandidates]:
         """Kept until something changes: a decision asks several times."""
         records = self._records
         asked = (pod.namespace, pod.relations.claims, records.moves, records.labels.stamp)
@@ -180,7 +215,7 @@ class Volumes:
             self._last = (asked, records.search([claim for claim in self._known(pod) if records.waits(claim)]))
         return self._last[1]
 
-    def _choice(self, found: Found, row: int) -> VolumeChoice:
+    def _choice(self, found: VolumeCandidates, row: int) -> VolumeChoice:
         claim, volume, node = found.claim, found.volume(row), self._ledger.nodes[row].name
         if volume is not None:
             prebound = volume.claim_ref is not None
@@ -214,6 +249,13 @@ def claim_keys(pod: Pod) -> tuple[str, ...]:
 def _named(pod: Pod) -> list[str]:
     """Keys of the claims that the pod names, without those that are made for it."""
     return [f"{pod.namespace}/{name}" for name in pod.relations.claims if name not in pod.relations.ephemeral]
+
+
+def _claims(claims: Iterable[Claim]) -> str:
+    """`claim data (class fast)`"""
+    return ", ".join(
+        f"claim {claim.name}" + (f" (class {claim.storage_class})" if claim.storage_class else "") for claim in claims
+    )
 
 
 def _mark(found: Bytes, reason: Reason, rows: Bools) -> None:

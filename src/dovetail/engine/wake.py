@@ -14,6 +14,7 @@ from dovetail.engine.requests import Requests
 from dovetail.engine.state import Batch
 from dovetail.model.pod import Pod, Profile
 
+MAX_LISTED = 256  # requests that are held against a row in one call
 PLAIN = 3  # parts of the key of a request that no rule about other pods belongs to
 
 
@@ -42,42 +43,103 @@ class Wake:
         self, waiting: WaitingRoom, ledger: Ledger, requests: Requests, kernel: Callable[[Profile], Kernel]
     ) -> None:
         self._waiting, self._ledger, self._requests, self._kernel = waiting, ledger, requests, kernel
-        self._lists: list[tuple[list[Any], Batch]] = []  # see _list
-        self._version = -1  # of the waiting room
+        self._lists: list[tuple[list[Any], Batch]] = []  # of one profile each: requests, ready to be held against a row
+        self._list_of: dict[Hashable, int] = {}  # request -> where it is in these, if somebody waited for it since
+        self._open: dict[Profile, int] = {}  # the list that takes the profile's next request
+        self._version = -1  # of the waiting room; negative: begin anew
+        self.is_complete = True
+        self.restarts = 0  # how often all lists were made anew
 
     def helped(self, rows: Sequence[int]) -> list[Hashable]:
         """Requests somebody waits for that one of the rows could take; and those for which one row does not tell."""
-        if self._version != self._waiting.version:
-            self._lists, self._version = self._list(), self._waiting.version
         return [*([ALWAYS] if self._waiting.asks(ALWAYS) else []), *self.fitting(rows)]
 
     def fitting(self, rows: Sequence[int]) -> list[Hashable]:
-        """Of the requests that somebody waited for when `helped` was asked, those that one of the rows could take."""
-        found: list[Hashable] = []
-        for keys, batch in self._lists:
-            which_fit = self._kernel(keys[0][0]).which_fit
-            state = self._ledger.state()
-            fitting = set()
-            for row in rows:
-                if which_fit(state, batch, row):
-                    fitting.update(np.flatnonzero(batch.results[:, 0]).tolist())
-            found += [keys[n] for n in sorted(fitting)]
-        return found
+        """The requests somebody waits for that one of the rows could take."""
+        return [key for number in range(self.lists()) for key in self.fitting_in(number, rows)]
+
+    def lists(self, most: int | None = None) -> int:
+        """How many lists of requests there are, for `fitting_in`. A list has MAX_LISTED requests at most.
+
+        `most`: make about so many new ones; while not all requests are listed, `is_complete` is False.
+        """
+        if self._version != self._waiting.version or not self.is_complete:
+            if self._version < 0 or len(self._list_of) > 2 * len(self._waiting.requests()) + MAX_LISTED:
+                self._lists, self._list_of, self._open = [], {}, {}
+                self.restarts += 1
+            self.is_complete = self._list_new(most)
+            self._version = self._waiting.version
+        return len(self._lists)
+
+    def fitting_in(self, number: int, rows: Sequence[int]) -> list[Hashable]:
+        """The same of one list."""
+        keys, batch = self._lists[number]
+        which_fit = self._kernel(keys[0][0]).which_fit
+        state = self._ledger.state()
+        fitting = set()
+        for row in rows:
+            if which_fit(state, batch, row):
+                fitting.update(np.flatnonzero(batch.results[:, 0]).tolist())
+        return [keys[n] for n in sorted(fitting) if self._waiting.asks(keys[n])]
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether all lists will be made anew."""
+        return self._version < 0
+
+    def __len__(self) -> int:
+        """Lists that are there now."""
+        return len(self._lists)
+
+    def list_of(self, key: Hashable) -> int | None:
+        """Which list the request is in; None = in none."""
+        if self._version < 0:
+            self.lists(1)
+        return self._list_of.get(key)
+
+    def forget(self) -> None:
+        """Numbers of requests may change."""
+        self._version = -1
 
     def related(self, helped: Callable[[Pod], bool] = lambda pod: True) -> list[Hashable]:
         """Those whose rules are about other pods, or volumes, and whom it may help."""
         keys = [key for key in self._waiting.requests() if isinstance(key, tuple) and len(key) > PLAIN]
         return [key for key in keys if helped(self._waiting.first(key).pods[0])]
 
-    def _list(self) -> list[tuple[list[Any], Batch]]:
-        """Per profile the distinct requests somebody waits for, ready to be held against a row."""
-        by_profile: dict[Profile, list[Any]] = {}
+    def _list_new(self, most: int | None) -> bool:
+        """Requests that nobody waited for until now; whether that were all. Those that nobody waits for any more stay:
+        they may come again."""
+        left = len(self._waiting.requests()) if most is None else most
+        new: dict[Profile, list[Any]] = {}
         for key in self._waiting.requests():
-            if isinstance(key, tuple):
-                by_profile.setdefault(key[0], []).append(key)
-        made = []
-        for keys in by_profile.values():
-            pods = [self._waiting.first(key).pods[0] for key in keys]
-            signatures = [self._requests.signature(pod) for pod in pods]
-            made.append((keys, self._requests.batch(pods, signatures, [(1, 1)] * len(pods))))
-        return made
+            if isinstance(key, tuple) and key not in self._list_of:
+                new.setdefault(key[0], []).append(key)
+        for profile, keys in new.items():
+            if left <= 0:
+                return False
+            number = self._open.pop(profile, None)
+            if number is not None:
+                listed = self._lists[number][0]
+                for key in listed:
+                    del self._list_of[key]
+                keys = [key for key in listed if self._waiting.asks(key)] + keys
+            for start in range(0, len(keys), MAX_LISTED):
+                if start and left <= 0:
+                    return False
+                left -= 1
+                made = self._list(keys[start : start + MAX_LISTED])
+                if number is None:
+                    self._lists.append(made)
+                else:
+                    self._lists[number] = made
+                at = len(self._lists) - 1 if number is None else number
+                self._list_of.update(dict.fromkeys(made[0], at))
+                number = None
+                if len(made[0]) < MAX_LISTED:
+                    self._open[profile] = at
+        return True
+
+    def _list(self, keys: list[Any]) -> tuple[list[Any], Batch]:
+        pods = [self._waiting.first(key).pods[0] for key in keys]
+        signatures = [self._requests.signature(pod) for pod in pods]
+        return keys, self._requests.batch(pods, signatures, [(1, 1)] * len(pods))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+from dovetail.kube.bounds import AMOUNT
 from dovetail.kube.objects import Quantity
 from dovetail.kube.problems import Problems, printable
 from dovetail.model import quantity
 from dovetail.model.node import CPU, MEMORY, STORAGE
 
-LARGEST = 2**53  # more than any machine has; sums of a million of these still fit 128 bits, and floats stay exact
+LARGEST = AMOUNT.most  # more than any machine has; sums of a million of these still fit 128 bits, and floats stay exact
 
 
 def text_of(value: Quantity) -> str:

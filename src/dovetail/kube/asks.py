@@ -1,7 +1,7 @@
-"""What one container asks of cards, by HAMi's rules exactly (pkg/device/nvidia/device.go:417-450, 520-600).
+"""What one container asks of cards, by HAMi's rules (pkg/device/nvidia/device.go:417-450, 520-600).
 
-Limits before requests; memory in MiB per card as a plain integer; percentages clamped; what HAMi's webhook fills in
-(the count, exclusive cores for whole cards) is filled in and noted.
+Limits before requests; percentages clamped; what HAMi's webhook fills in (the count, exclusive cores for whole cards)
+is filled in and noted. GPU memory may have a unit (card_memory.py), which HAMi does not understand.
 """
 
 from __future__ import annotations
@@ -10,14 +10,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dovetail.kube.amounts import text_of
+from dovetail.kube.bounded import Excess
+from dovetail.kube.bounds import CARDS_PER_CONTAINER
+from dovetail.kube.card_memory import card_memory
 from dovetail.kube.objects import Quantity, Resources
 from dovetail.kube.problems import Problems, printable
-from dovetail.kube.register import LARGEST, MILLI_PER_CORE
+from dovetail.kube.register import MILLI_PER_CORE
 from dovetail.kube.vendors import Vendor, Vendors
 from dovetail.model import quantity
 from dovetail.model.pod import CardResources, DeviceAsk
 
 WHOLE = 100  # per cent
+
+
+class TooManyCards(ValueError):
+    """More cards than any node is read with."""
 
 
 class AskError(ValueError):
@@ -35,6 +42,7 @@ class Asked:
     asks: tuple[DeviceAsk, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)  # count resource -> cards
     wrong: str = ""
+    excess: Excess | None = None  # more cards than the bound; as many as the bound are in `asks`
 
 
 def asked(resources: Resources, vendors: Vendors, path: str, where: str, problems: Problems) -> Asked:
@@ -48,7 +56,11 @@ def asked(resources: Resources, vendors: Vendors, path: str, where: str, problem
         except AskError as error:
             problems.error(where, reader.field(error.name), str(error))
             result.wrong = result.wrong or f"{error.name}: {error}"
-            continue
+            ask = reader.whole_cards()  # a pod that runs in spite of it holds no less than its cards
+        except TooManyCards:
+            result.excess = Excess(reader.field(vendor.count), CARDS_PER_CONTAINER, reader.excess)
+            reader.count = CARDS_PER_CONTAINER.most
+            ask = reader.whole_cards()  # likewise, up to the bound
         if reader.count:
             result.counts[vendor.count] = reader.count
         if ask is not None:
@@ -76,14 +88,13 @@ class _Reader:
         self.requests: Mapping[str, Quantity] = resources.requests
         self.vendor, self.path, self.where, self.problems = vendor, path, where, problems
         self.count = 0
+        self.excess = 0  # cards, where there are more than the bound
 
     def ask(self) -> DeviceAsk | None:
         self.count = self._count()
         if self.count == 0:
             return None
-        memory, readable = self._memory()
-        if not readable:
-            return None
+        memory = self._memory()
         percent = self._percentage()
         compute = self._cores(percent) * MILLI_PER_CORE
         if not memory and percent is None and self.vendor.default_memory:
@@ -93,6 +104,12 @@ class _Reader:
         vendor = self.vendor
         plain = not self._states(vendor.memory, vendor.percentage, vendor.core)
         return DeviceAsk(vendor.word, self.count, memory, part, compute, plain, _resources(vendor))
+
+    def whole_cards(self) -> DeviceAsk | None:
+        """All of as many cards as could be read, where a part of the request could not."""
+        if not self.count:
+            return None
+        return DeviceAsk(self.vendor.word, self.count, memory_percent=WHOLE, resources=_resources(self.vendor))
 
     def field(self, name: str) -> str:
         return f"{self.path}.{'requests' if name in self.requests and name not in self.limits else 'limits'}.{name}"
@@ -122,29 +139,35 @@ class _Reader:
             if filled:
                 self._note(vendor.count, f"{filled}, by HAMi's webhook, as a part of a card is asked for")
             elif _limits_a_part(self.resources, vendor):
-                self._warn(vendor.count, "is missing, so the part of a card asked for is not a request; write how many")
+                raise AskError(
+                    vendor.count,
+                    "is missing: a part of a card is asked for, but no card, and HAMi's webhook passes over this pod;"
+                    f" write {vendor.count}: 1 beside it",
+                )
             return filled
         count, whole = given
-        if not whole or not 0 <= count <= LARGEST:
+        if not whole or count < 0:
             raise AskError(vendor.count, f"{printable(str(self._given(vendor.count)), 40)} is not a number of cards")
+        if count > CARDS_PER_CONTAINER.most:
+            self.excess = count
+            raise TooManyCards
         return count
 
-    def _memory(self) -> tuple[int, bool]:
-        """MiB per card, and False where HAMi would silently drop the whole request (`16Gi`, decimals)."""
+    def _memory(self) -> int:
+        """MiB per card; 0 = not stated."""
         name = self.vendor.memory
-        given = self._number(name)
-        if given is None:
-            return 0, True
-        value, whole = given
-        said = printable(str(self._given(name)), 40)
-        if value < 0:
-            raise AskError(name, f"{said} is negative; write MiB per card, such as 16384")
-        if not whole or value > LARGEST // self.vendor.memory_factor:
-            self._warn(name, f"{said} is not a plain number of MiB, so HAMi sees no GPU request; {_advice(value)}")
-            return 0, False
-        if isinstance(self._given(name), str) and said[-1:] == "i":
-            self._warn(name, f"{said} is read as {value} MiB per card; {_advice(value)}")
-        return value * self.vendor.memory_factor, True
+        value = self._given(name)
+        if value is None:
+            return 0
+        try:
+            read = card_memory(value, self.vendor.memory_factor)
+        except quantity.QuantityError as error:
+            raise AskError(name, str(error)) from None
+        if read.note:
+            self.problems.understood(self.where, self.field(name), read.note)
+        if read.doubt:
+            self.problems.mistake(self.where, self.field(name), read.doubt)
+        return read.mib
 
     def _percentage(self) -> int | None:
         """1 to 100, or None where unset. HAMi clamps more to 100 and takes 0 or less as unset."""
@@ -194,7 +217,3 @@ class _Reader:
 def _resources(vendor: Vendor) -> CardResources:
     shared = min(vendor.default_cores, WHOLE) * MILLI_PER_CORE
     return CardResources(vendor.count, vendor.memory, vendor.percentage, vendor.core, vendor.memory_factor, shared)
-
-
-def _advice(value: int) -> str:
-    return f"write {value >> 20} for {value >> 20} MiB" if value >= 1 << 20 else "write MiB per card, such as 16384"

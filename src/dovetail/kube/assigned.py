@@ -9,16 +9,19 @@ issue #2899); then every share is charged to an app container, so that they add 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from dovetail.kube import objects
+import msgspec
+
+from dovetail.kube import bounds, objects
 from dovetail.kube.problems import Problems, printable
 from dovetail.kube.register import LARGEST, MILLI_PER_CORE, MOST_TEXT
-from dovetail.kube.vendors import Vendor, Vendors
+from dovetail.kube.vendors import NVIDIA, Vendor, Vendors
 from dovetail.model.decision import Share
 from dovetail.model.pod import ContainerKind, Pod
 
-MOST_SHARES = 10_000  # of one pod
+MOST_SHARES = bounds.SHARES.most  # of one pod
 NO_CARD = " ,:;0"  # all that a string without cards is made of, `,,0,0:;` included
 
 
@@ -60,7 +63,7 @@ def _segment(text: str) -> tuple[Entry, ...]:
         fields = [field.strip() for field in part.split(",")]
         if len(fields) < 4:
             raise AssignmentError(f"{printable(part, 60)!r} is not uuid,vendor,memory,cores")
-        if not fields[0].isprintable() or len(fields[0]) > 200:
+        if not fields[0].isprintable() or len(fields[0]) > bounds.CARD_NAME.most:
             raise AssignmentError(f"{printable(part, 60)!r} names no card")
         entry = Entry(fields[0], fields[1], _whole(fields[2], part), _whole(fields[3], part))
         if entry.uuid:  # older versions wrote ",,0,0:" for a container without a card
@@ -81,20 +84,18 @@ class Record(NamedTuple):
     segments: tuple[tuple[Entry, ...], ...]
 
 
-def shares_of(
-    annotations: Mapping[str, str], kinds: Sequence[ContainerKind], vendors: Vendors, where: str, problems: Problems
-) -> tuple[Share, ...] | None:
-    """What the pod holds, by every vendor's annotation; None where nobody wrote it down legibly."""
-    records = _records(annotations, vendors.concerned(annotations), where, problems)
-    return _all_placed(records, kinds) if records is not None else None
+def has_record(annotations: Mapping[str, str], vendors: Vendors) -> bool:
+    """Whether an annotation says which cards the pod has, legibly or not."""
+    names = (name for row in vendors.concerned(annotations) for name in (row.allocated, row.to_allocate) if name)
+    return any(annotations.get(name, "").strip(NO_CARD) for name in names)
 
 
-def shares_asked_for(
+def recorded_shares(
     pod: Pod, annotations: Mapping[str, str], vendors: Vendors, where: str, problems: Problems
 ) -> tuple[Share, ...] | None:
-    """The same, as far as the pod asked for it: whoever may change a pod can write that it holds every card there is.
+    """What the pod holds by its annotations, as far as it asked for it; None where no record says it legibly.
 
-    Memory and compute stay as written: they follow from HAMi's defaults and percentages.
+    A client that may change a pod can write that it holds every card there is, or none of its memory.
     """
     asked, rows = _asked(pod), vendors.concerned(annotations)
     for row in rows:
@@ -103,7 +104,8 @@ def shares_asked_for(
             problems.warning(where, f"metadata.annotations.{row.allocated}", message)
     if not asked:
         return ()
-    records = _records(annotations, [row for row in rows if row.word in asked], where, problems)
+    rows = [row for row in rows if row.word in asked]
+    records = _records(annotations, rows, where, problems)
     if records is None:
         return None
     for vendor, segments in records:
@@ -111,7 +113,45 @@ def shares_asked_for(
             message = "names more cards than the pod asks for; the pod's cards are guessed"
             problems.warning(where, f"metadata.annotations.{vendor.allocated}", message)
             return None
-    return _all_placed(records, [container.kind for container in pod.containers])
+    kinds = [container.kind for container in pod.containers]
+    shares = _all_placed(records, kinds)
+    announced = _all_placed(_announced(annotations, rows, asked), kinds) or ()
+    if shares is not None and announced:
+        known = {(share.container, share.uuid) for share, _ in shares}
+        announced = tuple(one for one in announced if (one[0].container, one[0].uuid) not in known)
+        if announced:
+            message = "contradicts what was written for the device plugin; the cards of both are booked"
+            problems.warning(where, "metadata.annotations." + rows[0].allocated, message)
+    both = (*(shares or ()), *announced)
+    return tuple(_as_asked(share, word, pod) for share, word in both) or None
+
+
+def _announced(
+    annotations: Mapping[str, str], rows: Iterable[Vendor], asked: Mapping[str, Sequence[int]]
+) -> list[Record]:
+    """What was written for the node's plugin, where it still names all the cards: the plugin takes out what it gave."""
+    announced = [replace(row, allocated=row.to_allocate) for row in rows if row.to_allocate]
+    records = _records(annotations, announced, "", Problems()) or []
+    return [
+        record for record in records if [len(segment) for segment in record.segments] == list(asked[record.vendor.word])
+    ]
+
+
+def _as_asked(share: Share, word: str, pod: Pod) -> Share:
+    """With the amounts that the pod states: a record may say more or less by now.
+
+    What it does not state follows from HAMi's settings, which may differ from ours. Other vendors than NVIDIA may give
+    more than was asked for, as they cut cards by templates; none gives less.
+    """
+    asks = pod.containers[share.container].asks if share.container < len(pod.containers) else ()
+    ask = next((one for one in asks if one.vendor == word), None)
+    if ask is None or ask.plain:
+        return share
+    memory = ask.memory_mib if ask.memory_percent is None else share.memory_mib
+    compute = ask.compute_milli or share.compute_milli
+    if word != NVIDIA:
+        memory, compute = max(share.memory_mib, memory), max(share.compute_milli, compute)
+    return msgspec.structs.replace(share, memory_mib=memory, compute_milli=compute)
 
 
 def _asked(pod: Pod) -> dict[str, list[int]]:
@@ -142,20 +182,23 @@ def _records(
             continue
         try:
             if len(text) > MOST_TEXT:
-                raise AssignmentError("is larger than Kubernetes allows")
+                raise AssignmentError(bounds.DEVICE_STRING.exceeded(len(text)))
             records.append(Record(vendor, decode(text)))
         except AssignmentError as error:
             message = f"{error}; the pod's cards are guessed"
             problems.warning(where, f"metadata.annotations.{vendor.allocated}", message)
             return None
         if sum(len(segment) for record in records for segment in record.segments) > MOST_SHARES:
-            problems.warning(where, f"metadata.annotations.{vendor.allocated}", "names far too many cards")
+            message = f"names more than {MOST_SHARES:,} cards; the pod's cards are guessed"
+            problems.warning(where, f"metadata.annotations.{vendor.allocated}", message)
             return None
     return records
 
 
-def _all_placed(records: Iterable[Record], kinds: Sequence[ContainerKind]) -> tuple[Share, ...] | None:
-    return tuple(share for record in records for share in _placed(record.segments, kinds)) or None
+def _all_placed(records: Iterable[Record], kinds: Sequence[ContainerKind]) -> tuple[tuple[Share, str], ...] | None:
+    """Shares with their vendor's word; None where there are none."""
+    placed = ((share, record.vendor.word) for record in records for share in _placed(record.segments, kinds))
+    return tuple(placed) or None
 
 
 def _placed(segments: Sequence[Sequence[Entry]], kinds: Sequence[ContainerKind]) -> list[Share]:

@@ -6,36 +6,36 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dovetail.kube.admission import admission
-from dovetail.kube.decode import Objects, decode
+from dovetail.kube.decode import NotPlaced, Objects, decode
 from dovetail.kube.documents import Document
-from dovetail.kube.groups import groups_of
+from dovetail.kube.gangs import groups_of
 from dovetail.kube.nodes import MOST_NODES, node_from, nodes_from_pool
 from dovetail.kube.problems import InputError, Problem, Problems, printable
 from dovetail.kube.quotas import quota_from
+from dovetail.kube.selectors import selecting
 from dovetail.kube.settings import Settings
 from dovetail.kube.vendors import Vendors
 from dovetail.kube.volumes import volume_facts
 from dovetail.kube.workloads import Bound, Context, Pending, expand
 from dovetail.model.device import only_substring_matches, type_matches
 from dovetail.model.node import Node
-from dovetail.model.pod import Group, Quota, RunningPod
+from dovetail.model.pod import RunningPod
 from dovetail.model.volumes import Claim, VolumeFact
+from dovetail.whatif.situation import Situation
 
 __all__ = ["ClusterInput", "InputError", "Problem", "Problems", "Settings", "load"]
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterInput:
-    """The cluster as the input tells it. Every order is total and independent of the order of files."""
+TEMPLATED = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"})
 
-    nodes: tuple[Node, ...] = ()  # by name
-    running: tuple[RunningPod, ...] = ()  # by node, namespace, name
-    groups: tuple[Group, ...] = ()  # in the order in which they are served
-    quotas: tuple[Quota, ...] = ()  # by namespace, name
-    volumes: tuple[VolumeFact, ...] = ()  # by kind, namespace, name
-    namespaces: tuple[tuple[str, Mapping[str, str]], ...] = ()  # (name, labels), by name
+
+@dataclass(frozen=True, slots=True)
+class ClusterInput(Situation):
+    """The situation as the input tells it, and what is wrong with the input."""
+
     problems: tuple[Problem, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)  # kind -> objects of it that say nothing to us
+    not_placed: tuple[NotPlaced, ...] = ()  # objects whose pods are not in the groups, by kind, namespace, name
     sources: tuple[str, ...] = ()  # files that held objects
 
 
@@ -55,21 +55,25 @@ def load(
     expansion = expand(found, Context(settings, admission(found, nodes, problems), nodes, problems, namespaces))
     problems.stop_if_fatal()
     bound = _on_known_nodes(expansion.bound, nodes, problems)
-    held = [(item.running.pod.namespace, item.link) for item in bound]
     volumes = volume_facts(found, problems)
     pending = expansion.pending if everything else _with_known_claims(expansion.pending, volumes, problems)
-    groups = groups_of(pending, held, found.of("PodGroup"), problems)
+    held = [item.running.pod for item in bound]
+    pod_groups = (*found.of("PodGroup"), *expansion.pod_groups)
+    groups = groups_of(pending, held, pod_groups, problems, settings.unknown_group)
     _warn_of_substrings(pending, nodes, settings.vendors, problems)
     quotas = (quota_from(item, settings.vendors, problems) for item in found.of("ResourceQuota"))
     return ClusterInput(
         nodes=nodes,
         running=tuple(sorted((item.running for item in bound), key=lambda r: (r.node, r.pod.namespace, r.pod.name))),
+        strays=_strays(expansion.bound, nodes),
         groups=groups,
         quotas=tuple(sorted(quotas, key=lambda quota: (quota.namespace, quota.name))),
         volumes=volumes,
         namespaces=tuple(sorted(namespaces.items())),
+        selecting=selecting(found),
         problems=problems.found(),
         ignored=found.ignored,
+        not_placed=found.not_placed,
         sources=tuple(dict.fromkeys(document.place.rpartition("#")[0] for document in documents)),
     )
 
@@ -141,6 +145,11 @@ def _on_known_nodes(bound: Sequence[Bound], nodes: Sequence[Node], problems: Pro
     return result
 
 
+def _strays(bound: Sequence[Bound], nodes: Sequence[Node]) -> tuple[RunningPod, ...]:
+    known = {node.name for node in nodes}
+    return tuple(item.running for item in bound if item.running.node not in known)
+
+
 def _warn_of_substrings(
     pending: Iterable[Pending], nodes: Sequence[Node], vendors: Vendors, problems: Problems
 ) -> None:
@@ -159,7 +168,13 @@ def _warn_of_substrings(
                         continue
                     checked.add((waiting.where, key, text))
                     have = models.get(rules.vendor, set())
-                    _warn_of_type(text, have, waiting.where, f"metadata.annotations.{key}", problems)
+                    field = f"{_above(waiting.where)}metadata.annotations.{key}"
+                    _warn_of_type(text, have, waiting.where, field, problems)
+
+
+def _above(where: str) -> str:
+    """What stands before a pod's metadata in the object that was read: `file#2 Deployment default/web`."""
+    return "spec.template." if where.split(" ")[-2:][0] in TEMPLATED else ""
 
 
 def _warn_of_type(text: str, models: set[str], where: str, field_name: str, problems: Problems) -> None:

@@ -6,20 +6,21 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from dovetail.kube import objects
+from dovetail.kube.custom_workloads import TEMPLATES_ONLY, Expanded, NotPlain, expanded, makes_pods, template_in
 from dovetail.kube.documents import Document
+from dovetail.kube.known_fields import check, check_object, check_pod_group, table
 from dovetail.kube.pools import API_VERSION, Cluster
 from dovetail.kube.problems import Problems, printable
 from dovetail.kube.volume_objects import STORAGE_GROUP, VOLUME_KINDS, VOLUME_KINDS_WITHOUT_NAMESPACE
 
 T = TypeVar("T")
-WORKLOADS = ("Deployment", "StatefulSet", "ReplicaSet", "Job", "DaemonSet")
 POD_GROUPS = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.k8s.io", "scheduling.volcano.sh")
 
 # (API group, kind) -> type. A kind of the same name in another group is somebody else's object.
@@ -29,8 +30,10 @@ KINDS: dict[tuple[str, str], type[Any]] = {
     ("", "ResourceQuota"): objects.ResourceQuota,
     ("", "LimitRange"): objects.LimitRange,
     ("", "Namespace"): objects.Namespace,
+    ("", "Service"): objects.Service,
     ("scheduling.k8s.io", "PriorityClass"): objects.PriorityClass,
     ("node.k8s.io", "RuntimeClass"): objects.RuntimeClass,
+    ("", "ReplicationController"): objects.Workload,
     ("dovetail.dev", "Cluster"): Cluster,
     ("batch", "Job"): objects.Workload,
     **{("apps", kind): objects.Workload for kind in ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")},
@@ -68,11 +71,31 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class CustomWorkload:
+    """An operator's object that makes pods; its templates, typed, in the order of its sets."""
+
+    metadata: objects.Meta
+    made: Expanded
+    templates: tuple[objects.PodTemplate, ...]
+
+
+class NotPlaced(NamedTuple):
+    """An object that makes pods which the plan does not know."""
+
+    kind: str
+    namespace: str
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Objects:
     """Everything that was understood, by kind, and how many objects of other kinds were left out."""
 
     by_kind: Mapping[str, tuple[Found, ...]]
     ignored: Mapping[str, int] = field(default_factory=dict)
+    custom: tuple[Found, ...] = ()  # values are CustomWorkloads
+    not_placed: tuple[NotPlaced, ...] = ()
 
     def of(self, kind: str) -> tuple[Found, ...]:
         return self.by_kind.get(kind, ())
@@ -84,25 +107,85 @@ def decode(documents: Iterable[Document], problems: Problems) -> Objects:
     names = _generated_names(documents)
     found: dict[tuple[str, str, str, str], tuple[Found, Document]] = {}
     ignored: Counter[str] = Counter()
+    not_placed: list[NotPlaced] = []
     for document in documents:
         known = KINDS.get((document.group, document.kind))
         if document.kind == "CronJob":
             problems.note(document.where, "", "a CronJob is not placed: its Jobs are, once they exist")
+        name = names.get(document.place, "")
         if known is None:
-            ignored[printable(document.kind)] += 1
-            _warn_of_likeness(document, problems)
-            continue
-        item = _found(document, known, names.get(document.place, ""), problems)
+            why = _why_not_placed(document)
+            if why:
+                not_placed.append(_not_placed(document, name, why))
+                _warn_of_likeness(document, problems)
+                continue
+            if not makes_pods(document.group, document.kind):
+                ignored[printable(document.kind)] += 1
+                _warn_of_likeness(document, problems)
+                continue
+        item = _found(document, known, name, problems) if known else _custom(document, name, problems)
         if item is None:
             continue
+        if known:
+            check_object(document.body, document.api_version, document.kind, item.where, problems)
+            if known is objects.PodGroup and document.group != "scheduling.k8s.io":
+                check_pod_group(document.body, item.where, problems)
         if item.key in found:
             _complain_of_duplicate(item, document, found[item.key], problems)
         else:
             found[item.key] = (item, document)
     by_kind: dict[str, list[Found]] = {}
+    custom = tuple(item for item, _ in found.values() if isinstance(item.value, CustomWorkload))
     for item, _ in found.values():
-        by_kind.setdefault(item.kind, []).append(item)
-    return Objects({kind: tuple(items) for kind, items in by_kind.items()}, dict(sorted(ignored.items())))
+        if not isinstance(item.value, CustomWorkload):  # a Job of Volcano is no Job of Kubernetes
+            by_kind.setdefault(item.kind, []).append(item)
+    kinds = {kind: tuple(items) for kind, items in by_kind.items()}
+    return Objects(kinds, dict(sorted(ignored.items())), custom, tuple(sorted(set(not_placed))))
+
+
+def _why_not_placed(document: Document) -> str:
+    """Why the pods of an object of another kind cannot be planned; "" = it makes none, or they can."""
+    key = (document.group, document.kind)
+    if makes_pods(*key):
+        try:
+            expanded(*key, document.body)
+        except NotPlain as error:
+            return str(error)
+        return ""
+    if key in table().builtin or key in TEMPLATES_ONLY:
+        return ""
+    path = template_in(document.body)
+    return f"an unknown kind with a pod template ({path}): how many pods it makes is not known" if path else ""
+
+
+def _not_placed(document: Document, generated: str, why: str) -> NotPlaced:
+    metadata = document.body.get("metadata")
+    namespace = metadata.get("namespace") if isinstance(metadata, dict) else None
+    where = namespace if isinstance(namespace, str) and namespace else "default"
+    name = document.name or generated or document.place
+    return NotPlaced(printable(document.kind), printable(where), printable(name), why)
+
+
+def _custom(document: Document, generated: str, problems: Problems) -> Found | None:
+    item = _found(document, objects.Named, generated, problems)
+    if item is None:
+        return None
+    made = expanded(document.group, document.kind, document.body)
+    templates = []
+    for one in made.sets:
+        template = convert(one.template, objects.PodTemplate, item.where, problems, one.path)
+        if template is None:
+            return None
+        if not item.value.metadata.uid:
+            _check_template(one.path, one.template, item.where, problems)
+        templates.append(template)
+    return replace(item, value=CustomWorkload(item.value.metadata, made, tuple(templates)))
+
+
+def _check_template(path: str, template: Mapping[str, Any], where: str, problems: Problems) -> None:
+    """Where the pod spec stands among fields of the operator's own, only it could tell which are unknown."""
+    if path.endswith("emplate"):
+        check(template, "PodTemplateSpec", path, where, problems)
 
 
 def _warn_of_likeness(document: Document, problems: Problems) -> None:
@@ -163,8 +246,8 @@ def _found(document: Document, known: type[Any], generated: str, problems: Probl
     return Found(where, document.kind, document.group, namespace, name, value)
 
 
-def convert(body: Any, known: type[T], where: str, problems: Problems) -> T | None:
-    """The typed object, or None and a fatal problem that names the field."""
+def convert(body: Any, known: type[T], where: str, problems: Problems, at: str = "") -> T | None:
+    """The typed object, or None and a fatal problem that names the field. `at`: where it stands in the document."""
     error: Exception
     try:
         return msgspec.convert(body, known)
@@ -178,7 +261,7 @@ def convert(body: Any, known: type[T], where: str, problems: Problems) -> T | No
     except (RecursionError, OverflowError) as second:
         error = second
     path, complaint = _explain(str(error) or "is nested too deeply", body)
-    problems.fatal(where, path, complaint)
+    problems.fatal(where, ".".join(part for part in (at, path) if part), complaint)
     return None
 
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from dovetail.kube.bounds import CARDS_PER_NODE
 from dovetail.kube.problems import Problems, printable
-from dovetail.kube.register import LARGEST, MOST_CARDS, clean_model
+from dovetail.kube.register import LARGEST, clean_model
 from dovetail.kube.vendors import Vendor, Vendors
 from dovetail.model.device import Device
 
 PRODUCT, MEMORY, COUNT = "nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.count"
 REPLICAS, STRATEGY = "nvidia.com/gpu.replicas", "nvidia.com/gpu.sharing-strategy"
 MIG_RESOURCE = "nvidia.com/mig-"
+MOST_CARDS = CARDS_PER_NODE.most
 
 
 class Discovered(NamedTuple):

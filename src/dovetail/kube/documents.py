@@ -14,11 +14,12 @@ from typing import IO, Any
 
 import yaml
 
+from dovetail import files
 from dovetail.kube import yaml_text
 from dovetail.kube.problems import Problems, printable
+from dovetail.kube.visible_bodies import visible_body
 
 SUFFIXES = (".yaml", ".yml", ".json")
-LARGEST_FILE = 1 << 30  # bytes; `-f /dev/zero` must end
 MOST_BROKEN = 20  # documents of one file that are complained about
 
 
@@ -70,9 +71,10 @@ def parse(source: str, text: str, problems: Problems) -> list[Document]:
     documents: list[Document] = []
     broken = 0
     try:
-        for body in _bodies(source, text, problems):
-            if body is None:
+        for raw in _bodies(source, text, problems):
+            if raw is None:
                 continue
+            body = visible_body(raw)
             before = problems.fatal_errors
             documents.extend(_flatten(f"{source}#{len(documents) + broken + 1}", body, problems))
             broken += problems.fatal_errors > before
@@ -114,8 +116,10 @@ def _texts(arguments: Sequence[str], problems: Problems, stdin: IO[bytes] | None
             continue
         for path in _paths(argument, problems):
             try:
-                with open(path, "rb") as stream:
+                with files.open_input(path) as stream:
                     yield from _decoded(path, stream, problems)
+            except files.NotAFile as error:
+                problems.fatal(path, "", f"cannot be read: {error.strerror}; `-f -` reads standard input")
             except (OSError, ValueError) as error:  # ValueError: a NUL in the name
                 problems.fatal(path, "", f"cannot be read: {getattr(error, 'strerror', None) or error}")
 
@@ -125,7 +129,7 @@ def _paths(argument: str, problems: Problems) -> list[str]:
         return [argument]
     paths = sorted(
         os.path.join(folder, name)
-        for folder, _, names in os.walk(argument)
+        for folder, _, names in os.walk(argument, onerror=lambda error: _unreadable(error, problems))
         for name in names
         if name.lower().endswith(SUFFIXES)
     )
@@ -134,15 +138,24 @@ def _paths(argument: str, problems: Problems) -> list[str]:
     return paths
 
 
+def _unreadable(error: OSError, problems: Problems) -> None:
+    """A folder below the one that was named: what is in it would be missing from the plan."""
+    problems.fatal(str(error.filename), "", f"cannot be read: {error.strerror or error}")
+
+
 def _decoded(source: str, stream: IO[bytes], problems: Problems) -> Iterator[tuple[str, str]]:
-    raw = stream.read(LARGEST_FILE + 1)
-    if len(raw) > LARGEST_FILE:
-        problems.fatal(source, "", f"is larger than {LARGEST_FILE >> 20} MiB; split it")
-        return
     try:
-        yield source, raw.decode("utf-8-sig")
+        raw = files.read_at_most(stream, files.max_bytes(files.MAX_MANIFEST_BYTES))
+        text = raw.decode("utf-8-sig")
+        del raw  # not held beside the text while that is parsed
+    except files.TooLarge as error:
+        problems.fatal(source, "", f"cannot be read: {error.strerror}; {error.advice}")
+    except OSError as error:
+        problems.fatal(source, "", f"cannot be read: {error.strerror or error}")
     except UnicodeDecodeError as error:
         problems.fatal(source, "", f"is not UTF-8 (byte {error.start}); save it as UTF-8")
+    else:
+        yield source, text
 
 
 def _bodies(source: str, text: str, problems: Problems) -> Iterator[Any]:

@@ -1,112 +1,121 @@
-"""PodGroups → the model's groups: the unit that is placed all or not at all. A lone pod is a group of one.
+"""PodGroups: which one a pod names, how many members it needs, and what is said while it is not there.
 
-Kinds and labels: scheduler-plugins Coscheduling and its older twin (Koordinator), Kubernetes' own, Volcano's.
+Kinds and labels: scheduler-plugins Coscheduling and its older twin (Koordinator), Kubernetes' own, Volcano's. Files and
+the live scheduler share every definition here.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple, Protocol
+from enum import Enum, auto
+from typing import NamedTuple
 
 from dovetail.kube import objects
-from dovetail.kube.decode import Found
-from dovetail.kube.problems import Problems, printable
-from dovetail.model.pod import POD_GROUP, Group, Pod
+from dovetail.kube.bounds import GANG_MEMBERS
+from dovetail.kube.problems import printable
+from dovetail.model.pod import POD_GROUP
 
-
-class GroupLink(NamedTuple):
-    """Which PodGroup a pod names, of which API group, and where it says so."""
-
-    name: str
-    api_group: str
-    field: str
-
-
+KUBERNETES = "scheduling.k8s.io"  # the API group of Kubernetes' own PodGroups
 LABELS = {
     "scheduling.x-k8s.io/pod-group": "scheduling.x-k8s.io",
     "pod-group.scheduling.sigs.k8s.io": "scheduling.sigs.k8s.io",
 }
 VOLCANO = "scheduling.k8s.io/group-name"
+FIELDS = {  # API group -> where a pod names a PodGroup of it
+    KUBERNETES: "spec.schedulingGroup.podGroupName",
+    **{api_group: f"metadata.labels.{label}" for label, api_group in LABELS.items()},
+    "scheduling.volcano.sh": f"metadata.annotations.{VOLCANO}",
+}
+LONGEST_NAME = 253  # of a PodGroup: a name that is cut to one character more names none
 
 
-def group_link(meta: objects.Meta, spec: objects.PodSpec) -> GroupLink | None:
-    """Kubernetes' own field first (kubernetes.md §5.4), then labels, then Volcano's annotation."""
+class GroupName(NamedTuple):
+    """One PodGroup. Two of the same name and of different API groups are two gangs."""
+
+    api_group: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """The name of the model's group."""
+        return f"{POD_GROUP}{self.namespace}/{self.name}@{self.api_group}"
+
+    def __str__(self) -> str:
+        return f"PodGroup {self.namespace}/{printable(self.name)} ({self.api_group})"
+
+
+class Standing(Enum):
+    """What is known of the PodGroups of one API group."""
+
+    GIVEN = auto()  # in files: a PodGroup that is not among them was not given to us
+    LISTED = auto()  # all of them are known: one that is not among them does not exist
+    BEHIND = auto()  # not known to be as current as pods
+    NOT_SERVED = auto()  # the API server knows no such kind
+
+
+def named_group(meta: objects.Meta, spec: objects.PodSpec, namespace: str) -> str:
+    """The key of the PodGroup that a pod names; "" = none.
+
+    Kubernetes' own field first (kubernetes.md §5.4), then labels, then Volcano's annotation.
+    """
     if spec.scheduling_group is not None and spec.scheduling_group.pod_group_name:
-        return GroupLink(spec.scheduling_group.pod_group_name, "scheduling.k8s.io", "spec.schedulingGroup.podGroupName")
+        return GroupName(KUBERNETES, namespace, spec.scheduling_group.pod_group_name).key
     for label, api_group in LABELS.items():
         if meta.labels.get(label):
-            return GroupLink(meta.labels[label], api_group, f"metadata.labels.{label}")
+            return GroupName(api_group, namespace, meta.labels[label]).key
     if meta.annotations.get(VOLCANO):
-        return GroupLink(meta.annotations[VOLCANO], "scheduling.volcano.sh", f"metadata.annotations.{VOLCANO}")
-    return None
+        return GroupName("scheduling.volcano.sh", namespace, meta.annotations[VOLCANO][: LONGEST_NAME + 1]).key
+    return ""
 
 
-class Waiting(Protocol):
-    @property
-    def pod(self) -> Pod: ...
-    @property
-    def link(self) -> GroupLink | None: ...
-    @property
-    def where(self) -> str: ...
+def group_name(key: str) -> GroupName:
+    """The inverse of `GroupName.key`."""
+    title, _, api_group = key.removeprefix(POD_GROUP).rpartition("@")
+    namespace, _, name = title.partition("/")
+    return GroupName(api_group, namespace, name)
 
 
-def groups_of(
-    pending: Sequence[Waiting],
-    running: Iterable[tuple[str, GroupLink | None]],
-    pod_groups: Iterable[Found],
-    problems: Problems,
-) -> tuple[Group, ...]:
-    """Groups in the order in which they are served. `running`: (namespace, link) of each pod that holds a node."""
-    minimums = _minimums(pod_groups, problems)
-    members: defaultdict[tuple[str, str], list[Pod]] = defaultdict(list)
-    groups: list[Group] = []
-    for waiting in pending:
-        pod, link = waiting.pod, waiting.link
-        if link is not None and (pod.namespace, link.name) not in minimums:
-            message = f"PodGroup {printable(link.name)} is not in the input; the pod is placed on its own"
-            problems.warning(waiting.where, link.field, message)
-            link = None
-        if link is None:
-            groups.append(Group(pod.key, (pod,)))
-        else:
-            members[pod.namespace, link.name].append(replace(pod, group=f"{pod.namespace}/{link.name}"))
-    held: defaultdict[tuple[str, str], int] = defaultdict(int)
-    for namespace, link in running:
-        if link is not None:
-            held[namespace, link.name] += 1
-    for (namespace, name), pods in members.items():
-        minimum = _minimum(minimums[namespace, name], pods, pending)
-        ordered = tuple(sorted(pods, key=lambda pod: pod.order))
-        groups.append(Group(f"{POD_GROUP}{namespace}/{name}", ordered, minimum, held[namespace, name]))
-    return tuple(sorted(groups, key=lambda group: group.order))
+def minimum_of(api_group: str, spec: objects.PodGroupSpec) -> tuple[int, str, str]:
+    """How many members must be placed together; the field that says so, and what is wrong with it ("" = nothing).
+
+    Kubernetes' own PodGroups have a policy: `gang` with a minimum, or `basic`, which asks for no company.
+    """
+    gang = spec.scheduling_policy.gang
+    field = "spec.minMember"
+    said = spec.min_member
+    if api_group == KUBERNETES:
+        field, said = "spec.schedulingPolicy.gang.minCount", gang.min_count if gang is not None else 1
+    if said is not None and said < 0:
+        return 1, field, f"{said} is no number of pods; 1 is used"
+    return max(said or 1, 1), field, ""
 
 
-def _minimums(pod_groups: Iterable[Found], problems: Problems) -> Mapping[tuple[str, str], Mapping[str, int]]:
-    """(namespace, name) -> API group -> how many pods have to be there together."""
-    result: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
-    for item in pod_groups:
-        spec: objects.PodGroupSpec = item.value.spec
-        gang = spec.scheduling_policy.gang
-        core = item.group == "scheduling.k8s.io"
-        minimum = (gang.min_count if gang is not None else 1) if core else spec.min_member
-        field = "spec.schedulingPolicy.gang.minCount" if core else "spec.minMember"
-        if minimum is not None and not 0 <= minimum < 2**31:
-            problems.error(item.where, field, f"{minimum} is no number of pods; 1 is used")
-            minimum = 1
-        known = result[item.namespace, item.name]
-        if known and item.group not in known:
-            message = f"is also a PodGroup of {', '.join(known)}; pods may mean either"
-            problems.warning(item.where, "metadata.name", message)
-        known[item.group] = max(minimum or 1, 1)
-    return result
+def too_many_members(name: GroupName, minimum: int) -> str:
+    """Why pods of a gang are not placed that must have more members than the bound; "" = it has not."""
+    if minimum <= GANG_MEMBERS.most:
+        return ""
+    field = "spec.schedulingPolicy.gang.minCount" if name.api_group == KUBERNETES else "spec.minMember"
+    return f"{name}: {field}: {GANG_MEMBERS.exceeded(minimum)}"
 
 
-def _minimum(known: Mapping[str, int], pods: Sequence[Pod], pending: Sequence[Waiting]) -> int:
-    """Of the API group by which the pods name it; of several kinds of one name otherwise the strictest."""
-    if len(known) == 1:
-        return next(iter(known.values()))
-    keys = {pod.key for pod in pods}
-    named = {w.link.api_group for w in pending if w.link is not None and w.pod.key in keys} & set(known)
-    return max(known[api_group] for api_group in (named or known))
+def why_unknown(name: GroupName, standing: Standing, others: tuple[str, ...] = ()) -> str:
+    """What is missing, for a pod that names this group. `others`: API groups that have a PodGroup of this name."""
+    named_by = _named_by(name.api_group)
+    if standing is Standing.BEHIND:
+        return f"{name}: the watch of PodGroups is behind that of pods; deciding when it has caught up"
+    if standing is Standing.NOT_SERVED:
+        return f"the API server does not serve {name.api_group} PodGroups; install the CRD or remove the {named_by}"
+    lacks, cure = "does not exist", "create it"
+    if standing is Standing.GIVEN:
+        lacks, cure = "is not in the input", "add it with -f"
+    hint = f" (there is one of {', '.join(others)}, which the {_named_by(others[0])} names)" if others else ""
+    return f"{name} {lacks}{hint}; {cure} or remove the {named_by}"
+
+
+def _named_by(api_group: str) -> str:
+    """`label scheduling.x-k8s.io/pod-group`"""
+    field = FIELDS[api_group]
+    for place, what in (("metadata.labels.", "label "), ("metadata.annotations.", "annotation ")):
+        if field.startswith(place):
+            return what + field.removeprefix(place)
+    return f"field {field}"

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from dovetail.kube import objects
 from dovetail.kube.amounts import amount, amounts
+from dovetail.kube.bounded import bounded_node
+from dovetail.kube.bounds import CARDS_PER_NODE
 from dovetail.kube.decode import Found
 from dovetail.kube.discovery import Discovered, Teller, discover
 from dovetail.kube.pools import Gpus, Pool
 from dovetail.kube.problems import Problems, printable
-from dovetail.kube.register import MILLI_PER_CORE, MOST_CARDS, cordoned, pair_scores, registered
+from dovetail.kube.register import MILLI_PER_CORE, cordoned, pair_scores, registered
+from dovetail.kube.settled import NO_DOUBT, CardSource, card_source_of, why_unsettled
 from dovetail.kube.vendors import Vendors
 from dovetail.model.device import Device
 from dovetail.model.node import CPU, MEMORY, PODS, STORAGE, Enforcer, Node, Taint
@@ -24,14 +28,28 @@ HOSTNAME = "kubernetes.io/hostname"  # kubelet sets it on every node
 DEFAULT_PODS = 110  # kubelet's --max-pods
 NOT_READY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+MOST_CARDS = CARDS_PER_NODE.most
 MOST_NODES = 100_000  # of one pool
 MOST_POOL_CARDS = 1_000_000
 NVLINK, SAME_NUMA, ACROSS = 600, 20, 10  # pair scores, see pools.py
 
 
+class NodeReading(NamedTuple):
+    """A node, and where its cards are known from."""
+
+    node: Node
+    source: CardSource
+    declared: bool  # the node says itself which enforcer it has
+
+
 def node_from(found: Found, vendors: Vendors, problems: Problems) -> Node:
     """A Kubernetes Node."""
-    source: objects.Node = found.value
+    return read_node(found, vendors, problems).node
+
+
+def read_node(found: Found, vendors: Vendors, problems: Problems) -> NodeReading:
+    """A Kubernetes Node, and where its cards are known from."""
+    source = bounded_node(found.value, found.where, vendors, problems)
     meta, where = source.metadata, found.where
     allocatable = _allocatable(source.status, where, problems)
     telling = [row for row in vendors.rows if row.register in meta.annotations]
@@ -44,9 +62,16 @@ def node_from(found: Found, vendors: Vendors, problems: Problems) -> Node:
     elif not any(meta.annotations.get(row.register) for row in vendors.rows if row.register):
         plain = discover(found.name, meta.labels, allocatable, vendors, Teller(where, problems))
     enforcer = _enforcer(meta, Enforcer.STOCK if plain.devices or plain.mig else Enforcer.HAMI, where, problems)
+    declared = bool(meta.annotations.get(ENFORCER) or meta.labels.get(ENFORCER))
+    card_source = card_source_of(meta, devices, plain, vendors)
+    why = why_unsettled(meta, allocatable, devices, card_source, vendors)
+    if why and not (declared and card_source is not CardSource.REGISTER):
+        problems.warning(where, why.field, f"{why.text}: no new GPU pods; {why.advice}")
+    else:
+        why = NO_DOUBT
     devices = devices or _slots_for(enforcer, plain.devices, vendors)
     _warn_of_readiness(source, where, problems)
-    return Node(
+    node = Node(
         name=found.name,
         allocatable=_with_counts(allocatable, devices, vendors),
         devices=devices,
@@ -57,7 +82,9 @@ def node_from(found: Found, vendors: Vendors, problems: Problems) -> Node:
         enforcer=enforcer,
         images={name: image.size_bytes for image in source.status.images for name in image.names},
         mig=plain.mig,
+        unsettled=str(why),
     )
+    return NodeReading(node, card_source, declared)
 
 
 def _warn_of_readiness(source: objects.Node, where: str, problems: Problems) -> None:

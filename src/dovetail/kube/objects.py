@@ -51,12 +51,17 @@ class Port(Struct, frozen=True):
     host_ip: str = msgspec.field(name="hostIP", default="")
 
 
+class SecurityContext(Struct, frozen=True):
+    privileged: bool = False
+
+
 class Container(Struct, frozen=True):
     name: str = ""
     image: str = ""
     resources: Resources = Resources()
     restart_policy: str = ""
     ports: list[Port] = []
+    security_context: SecurityContext | None = None
 
 
 class Toleration(Struct, frozen=True):
@@ -260,6 +265,7 @@ class WorkloadSpec(Struct, frozen=True):
     """Deployment, ReplicaSet, StatefulSet, DaemonSet and Job have the same skeleton."""
 
     template: PodTemplate | None = None
+    selector: LabelSelector | None = None
     replicas: int | None = None
     paused: bool = False
     ordinals: Ordinals = Ordinals()
@@ -277,6 +283,15 @@ class Workload(Struct, frozen=True):
     metadata: Meta
     spec: WorkloadSpec
     status: WorkloadStatus = WorkloadStatus()
+
+
+class ServiceSpec(Struct, frozen=True):
+    selector: Texts = {}
+
+
+class Service(Struct, frozen=True):
+    metadata: Meta
+    spec: ServiceSpec = ServiceSpec()
 
 
 class Gang(Struct, frozen=True):
@@ -347,6 +362,12 @@ class RuntimeClass(Struct, frozen=True):
 
 
 class Namespace(Struct, frozen=True):
+    metadata: Meta
+
+
+class Named(Struct, frozen=True):
+    """An object of which nothing but the metadata is typed."""
+
     metadata: Meta
 
 

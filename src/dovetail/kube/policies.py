@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from dovetail.kube.bounds import POLICY_CHAIN
 from dovetail.kube.problems import Problems, printable
 from dovetail.kube.register import LARGEST
 from dovetail.kube.settings import Settings
@@ -14,7 +15,7 @@ NODE = ("dovetail.dev/node-policy", "hami.io/node-scheduler-policy")  # the firs
 DEVICE = ("dovetail.dev/gpu-policy", "hami.io/gpu-scheduler-policy")
 WEIGHTS = "hami.io/device-scoring-weights"
 WEIGHT_NAMES = ("slot", "core", "memory")
-LONGEST_CHAIN = 4
+LONGEST_CHAIN = POLICY_CHAIN.most
 
 
 class PolicyError(ValueError):
@@ -22,10 +23,15 @@ class PolicyError(ValueError):
 
 
 def profile_of(
-    annotations: Mapping[str, str], settings: Settings, where: str, problems: Problems
+    annotations: Mapping[str, str], default: Profile, settings: Settings, where: str, problems: Problems
 ) -> tuple[Profile, str]:
-    """The profile, and what is wrong with it ("" = nothing); HAMi would have silently taken its default."""
-    node, device, weights = settings.profile.node, settings.profile.device, settings.profile.weights
+    """The profile, and what is wrong with it ("" = nothing); HAMi would have silently taken its default.
+
+    A node policy that is named is the whole answer: nothing of the profile for pods without devices is added to it.
+    """
+    if _first(annotations, NODE)[1]:
+        default = settings.profile
+    node, device, weights = default.node, default.device, default.weights
     key = ""
     try:
         key, text = _first(annotations, NODE)
@@ -41,8 +47,22 @@ def profile_of(
             weights = parse_weights(text)
     except PolicyError as error:
         problems.error(where, f"metadata.annotations.{key}", str(error))
-        return settings.profile, f"{key}: {error}"
-    return replace(settings.profile, node=node, device=device, weights=weights), ""
+        return default, f"{key}: {error}"
+    return replace(default, node=node, device=device, weights=weights), ""
+
+
+def why_not_allowed(profile: Profile, default: Profile, settings: Settings) -> str:
+    """Why a pod may not have the profile that it names; "" = it may. What is the default anyway is always allowed."""
+    allowed = settings.allowed_policies
+    if allowed is None:
+        return ""
+    named = [profile.node] if profile.node not in (default.node, settings.profile.node) else []
+    named += profile.device if profile.device != default.device else ()
+    wrong = sorted({name for name in named if name not in allowed})
+    if not wrong:
+        return ""
+    instead = f"write one of {', '.join(sorted(allowed))}" if allowed else "remove the annotation"
+    return f"the policy {', '.join(wrong)} is not allowed on this cluster; {instead}"
 
 
 def not_used(joint: str) -> str:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
+from dovetail.model.visible import INVISIBLE
+
 Severity = Literal["error", "warning", "note"]
 LONGEST_MESSAGE = 600
 LONGEST_NAME = 120
@@ -19,6 +21,7 @@ class Problem(NamedTuple):
     where: str  # "cluster.yaml#2 Pod default/web-0"
     field: str  # "spec.containers[0].resources.limits.nvidia.com/gpu"; "" = the object as a whole
     message: str
+    tell: bool = False  # a note about something that people wrote, so worth an event on the pod
 
     def __str__(self) -> str:
         place = f"{self.where}: {self.field}" if self.field else self.where
@@ -37,7 +40,8 @@ class InputError(Exception):
 class Problems:
     """Collects problems in the order found, each once, so that a thousand replicas complain like one."""
 
-    def __init__(self) -> None:
+    def __init__(self, strict: bool = False) -> None:
+        self._strict = strict  # mistakes are errors
         self._found: dict[Problem, None] = {}  # a set that keeps its order
         self._counts: dict[Severity, int] = {"error": 0, "warning": 0, "note": 0}
         self.fatal_errors = 0
@@ -54,9 +58,21 @@ class Problems:
     def warning(self, where: str, field: str, message: str) -> None:
         self._add("warning", where, field, message)
 
+    def mistake(self, where: str, field: str, message: str) -> None:
+        """What the API server refuses, or what can hardly be meant: a warning, or by `--strict` an error."""
+        self._add("error" if self._strict else "warning", where, field, message)
+
+    def understood(self, where: str, field: str, message: str) -> None:
+        """A note about a value that HAMi or Kubernetes reads differently."""
+        self._add("note", where, field, message, tell=True)
+
     def note(self, where: str, field: str, message: str) -> None:
         """Nothing is wrong: something was filled in or left out, and people should know."""
         self._add("note", where, field, message)
+
+    def below(self, path: str) -> Problems:
+        """For a part of an object: fields that are named from there on are written in full (`path` ends in a dot)."""
+        return _Below(self, path) if path else self
 
     def stop_if_fatal(self) -> None:
         if self.fatal_errors:
@@ -65,23 +81,38 @@ class Problems:
     def found(self) -> tuple[Problem, ...]:
         return tuple(self._found)
 
-    def _add(self, severity: Severity, where: str, field: str, message: str) -> None:
+    def _add(self, severity: Severity, where: str, field: str, message: str, tell: bool = False) -> None:
         count = self._counts[severity]
         if count > MOST_PER_SEVERITY:
             return
         if count == MOST_PER_SEVERITY:
             field, message = "", f"more than {count} problems of this severity; the rest is left out"
-        problem = Problem(severity, printable(where, 400), printable(field, 400), printable(message, LONGEST_MESSAGE))
+        message = printable(message, LONGEST_MESSAGE)
+        problem = Problem(severity, printable(where, 400), printable(field, 400), message, tell)
         if problem not in self._found:
             self._found[problem] = None
             self._counts[severity] = count + 1
 
 
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+class _Below(Problems):
+    def __init__(self, whole: Problems, path: str) -> None:
+        super().__init__(whole._strict)
+        self._whole, self._path = whole, path
+
+    def _add(self, severity: Severity, where: str, field: str, message: str, tell: bool = False) -> None:
+        self._whole._add(severity, where, f"{self._path}{field}", message, tell)
+
+
+_UNPRINTABLE = re.compile(f"[{INVISIBLE}]")
+_LINE_BREAKS = re.compile(r"[\t\n\v\f\r\x85\u2028\u2029]+")
 
 
 def printable(text: str, longest: int = LONGEST_NAME) -> str:
-    """The text, shortened, without characters that would break a terminal or an encoder."""
+    """The text on one line, shortened, without characters that would break a terminal or an encoder.
+
+    Go's plain-text answers end in a newline (`404 page not found`): line breaks and tabs become a space.
+    """
+    text = _LINE_BREAKS.sub(" ", text[: 2 * longest]).strip()
     if len(text) > longest:
         text = text[:longest] + "…"
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dovetail.kube import objects
 from dovetail.kube.amounts import amount
+from dovetail.kube.card_memory import quota_memory
 from dovetail.kube.decode import Found
 from dovetail.kube.problems import Problems
 from dovetail.kube.register import MILLI_PER_CORE
@@ -32,7 +33,7 @@ def quota_from(item: Found, vendors: Vendors, problems: Problems) -> Quota:
             problems.error(item.where, f"spec.hard.{name}", f"{error}; this limit is left out")
             continue
         if vendor is not None and resource == vendor.memory:
-            memory[vendor.word] = value * vendor.memory_factor
+            memory[vendor.word] = quota_memory(given, vendor.memory_factor)
         elif vendor is not None:
             compute[vendor.word] = value * MILLI_PER_CORE
         elif prefix == "limits." and "/" in resource:

@@ -13,14 +13,14 @@ from typing import Any
 
 import msgspec
 
+from dovetail.kube import bounds
 from dovetail.kube.problems import Problems, printable
 from dovetail.kube.vendors import Vendor
 from dovetail.model.device import HAMI_CORE, Device
 
 CORDON = "hami.io/device-cordon"
-MOST_CARDS = 256  # per node; keeps pair tables small
-LARGEST = 2**31 - 1  # HAMi's fields are int32
-MOST_TEXT = 1 << 20  # characters of one annotation; Kubernetes allows 256 KiB for all of them
+LARGEST = bounds.CARD_NUMBER.most  # HAMi's fields are int32
+MOST_TEXT = bounds.DEVICE_STRING.most
 MOST_BROKEN = 20  # entries of one register that are complained about
 MILLI_PER_CORE = 10  # devcore 100 = a whole card = 1000 milli
 BESIDE_ID = ("type", "mode", "health", "index", "devmem", "devcore", "count", "numa")
@@ -37,10 +37,11 @@ def registered(annotations: Mapping[str, str], vendor: Vendor, where: str, probl
         return ()
     path = f"metadata.annotations.{vendor.register}"
     devices: dict[str, Device] = {}
+    kinds: set[tuple[str, str]] = set()
     broken = 0
     for number, entry in enumerate(_entries(text, path, where, problems)):
-        if len(devices) == MOST_CARDS:
-            problems.warning(where, path, f"registers more than {MOST_CARDS} cards; the rest is left out")
+        if len(devices) == bounds.CARDS_PER_NODE.most:
+            problems.warning(where, path, f"registers more than {len(devices)} cards; the rest is left out")
             break
         try:
             device = _device(entry, vendor)
@@ -51,6 +52,11 @@ def registered(annotations: Mapping[str, str], vendor: Vendor, where: str, probl
                 problems.warning(where, path, "has so many broken entries that the rest is not read")
                 break
             continue
+        if len(kinds) == bounds.KINDS_PER_NODE.most and (device.model, device.mode) not in kinds:
+            said = bounds.KINDS_PER_NODE.exceeded(f"more than {len(kinds)}")
+            problems.warning(where, path, f"{said}; cards of further kinds are left out")
+            continue
+        kinds.add((device.model, device.mode))
         if device.uuid in devices:
             problems.warning(where, f"{path}[{number}]", f"card {device.uuid} is registered twice; the first counts")
             continue
@@ -60,7 +66,7 @@ def registered(annotations: Mapping[str, str], vendor: Vendor, where: str, probl
 
 def _entries(text: str, path: str, where: str, problems: Problems) -> Iterator[dict[str, Any]]:
     if len(text) > MOST_TEXT:
-        problems.warning(where, path, "is larger than Kubernetes allows; the node has no such card")
+        problems.warning(where, path, f"{bounds.DEVICE_STRING.exceeded(len(text))}; the node has no such card")
         return
     if text.lstrip()[:1] not in ("[", "{"):
         yield from _legacy(text, path, where, problems)
@@ -106,7 +112,7 @@ def _device(entry: Mapping[str, Any], vendor: Vendor) -> Device:
     uuid = entry.get("id")
     if not isinstance(uuid, str) or not uuid.strip():
         raise EntryError("an entry has no `id`")
-    if len(uuid) > 200 or not uuid.isprintable() or any(mark in uuid for mark in ",:;"):
+    if len(uuid) > bounds.CARD_NAME.most or not uuid.isprintable() or any(mark in uuid for mark in ",:;"):
         raise EntryError(f"{printable(uuid)!r} is no id of a card")
     rest = [entry.get(name) for name in BESIDE_ID]
     try:
@@ -126,7 +132,7 @@ def _nameless(
     """The card without its id: a cluster has thousands of cards and a few kinds of them."""
     kind, mode = "" if kind is None else kind, mode or HAMI_CORE
     texts = isinstance(kind, str) and isinstance(mode, str)
-    if not texts or len(kind) > 200 or len(mode) > 50 or not mode.isprintable():
+    if not texts or len(kind) > bounds.CARD_NAME.most or len(mode) > 50 or not mode.isprintable():
         raise EntryError("has no text as its `type` or `mode`")
     if health is not None and not isinstance(health, bool):
         raise EntryError("has a `health` that is neither true nor false")
@@ -164,6 +170,10 @@ def cordoned(
 ) -> frozenset[str]:
     """UUIDs that take no new pods."""
     listed = {uuid.strip() for uuid in annotations.get(CORDON, "").split(",")} - {""}
+    if len(listed) > bounds.CORDONED_CARDS.most:
+        message = f"{bounds.CORDONED_CARDS.exceeded(len(listed))}; all cards of the node count as cordoned"
+        problems.warning(where, f"metadata.annotations.{CORDON}", message)
+        return frozenset(device.uuid for device in devices)
     unknown = sorted(listed - {device.uuid for device in devices})
     if unknown:
         message = f"names {printable(', '.join(unknown))}, which is no card of this node"
@@ -179,7 +189,13 @@ def pair_scores(
     if not text.strip():
         return ()
     path = f"metadata.annotations.{vendor.score}"
-    given = _scores(text[: MOST_TEXT + 1], path, where, problems)
+    if len(devices) > bounds.LINKED_CARDS.most:
+        problems.warning(where, path, f"{bounds.LINKED_CARDS.exceeded(len(devices))}; links count as unknown")
+        return ()
+    if len(text) > MOST_TEXT:
+        problems.warning(where, path, f"{bounds.DEVICE_STRING.exceeded(len(text))}; links count as unknown")
+        return ()
+    given = _scores(text, path, where, problems)
     if given is None:
         return ()
     positions = {device.uuid: position for position, device in enumerate(devices)}

@@ -29,6 +29,7 @@ SELECTOR_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
 POLICIES = ("Honor", "Ignore")
 PROTOCOLS = ("TCP", "UDP", "SCTP")
+LONGEST_SHARED = 4_096  # characters of rules of which one copy is kept for all pods that say the same
 REQUIRED, PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
 
 
@@ -67,7 +68,9 @@ def relations_of(spec: objects.PodSpec, whose: Whose, problems: Problems) -> tup
     except RuleError as error:
         problems.error(whose.where, error.path, str(error))
         return ALONE, f"{error.path}: {error}"
-    return (ALONE if relations == ALONE else _shared(relations)), ""
+    if relations == ALONE:
+        return ALONE, ""
+    return (_shared(relations) if _is_small(relations) else relations), ""
 
 
 def preferences_of(spec: objects.PodSpec, whose: Whose, problems: Problems) -> tuple[Preferences, str]:
@@ -87,7 +90,13 @@ def preferences_of(spec: objects.PodSpec, whose: Whose, problems: Problems) -> t
         return NO_PREFERENCES, f"{error.path}: {error}"
     if not wishes and not names:
         return NO_PREFERENCES, ""
-    return _same(Preferences(wishes, tuple(map(_with_tag, names)), len(containers))), ""
+    preferences = Preferences(wishes, tuple(map(_with_tag, names)), len(containers))
+    return (_same(preferences) if _is_small(preferences) else preferences), ""
+
+
+def _is_small(value: Relations | Preferences) -> bool:
+    """Whether one copy may be kept for all pods that say the same: it is kept long after they are gone."""
+    return len(repr(value)) <= LONGEST_SHARED
 
 
 @lru_cache(4096)
@@ -118,12 +127,12 @@ def _preferred(given: objects.PodAffinity | None, whose: Whose, path: str) -> It
 
 def _term(term: objects.PodAffinityTerm, weight: int, whose: Whose, path: str) -> PodTerm:
     """Without namespaces and namespaceSelector it is about the pod's own namespace."""
-    selector = _selector(term.label_selector, f"{path}.labelSelector")
+    selector = selector_from(term.label_selector, f"{path}.labelSelector")
     if selector is not None:
         rows = _keyed(term.match_label_keys, "In", whose.labels, selector)
         rows += _keyed(term.mismatch_label_keys, "NotIn", whose.labels, selector)
         selector = Selector(selector.labels, selector.expressions + rows)
-    among = _selector(term.namespace_selector, f"{path}.namespaceSelector")
+    among = selector_from(term.namespace_selector, f"{path}.namespaceSelector")
     namespaces = tuple(term.namespaces) if term.namespaces or among is not None else (whose.namespace,)
     return PodTerm(_key(term.topology_key, path), selector, namespaces, among, weight)
 
@@ -136,7 +145,7 @@ def _keyed(
     return tuple(Requirement(key, operator, (labels[key],)) for key in keys if key in labels and key not in written)
 
 
-def _selector(given: objects.LabelSelector | None, path: str) -> Selector | None:
+def selector_from(given: objects.LabelSelector | None, path: str) -> Selector | None:
     if given is None:
         return None
     rows = tuple(requirements(given.match_expressions, f"{path}.matchExpressions", operators=SELECTOR_OPERATORS))
@@ -168,7 +177,7 @@ def _spread(
         hard = _one_of(row.when_unsatisfiable, UNSATISFIABLE, f"{own}.whenUnsatisfiable") == "DoNotSchedule"
         if row.min_domains is not None and (row.min_domains < 1 or not hard):
             raise RuleError(f"{own}.minDomains", "must be 1 or more, and goes with DoNotSchedule only")
-        selector = _selector(row.label_selector, f"{own}.labelSelector")
+        selector = selector_from(row.label_selector, f"{own}.labelSelector")
         if selector is not None:  # whatever the API server merged, kube-scheduler merges the labels of now
             rows = tuple(Requirement(key, "In", (labels[key],)) for key in row.match_label_keys if key in labels)
             selector = Selector(selector.labels, tuple(dict.fromkeys(selector.expressions + rows)))

@@ -5,14 +5,17 @@ What cannot be understood becomes a refusal with an error that names the field; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from dovetail.kube import objects
-from dovetail.kube.amounts import LARGEST, added, amounts
+from dovetail.kube import bounds, objects
+from dovetail.kube.amounts import added, amounts
 from dovetail.kube.asks import Asked, asked
-from dovetail.kube.policies import profile_of
+from dovetail.kube.bounded import Excess, bounded_meta, bounded_spec, listed
+from dovetail.kube.known_names import check_pod_names, names_of
+from dovetail.kube.limits import check_limits
+from dovetail.kube.policies import profile_of, why_not_allowed
 from dovetail.kube.problems import Problems, printable
 from dovetail.kube.relations import Whose, preferences_of, relations_of
 from dovetail.kube.resize import UNRESIZED, in_force, is_infeasible, status_of
@@ -62,19 +65,14 @@ class _Part:
 
 def pod_from(template: Template, settings: Settings, problems: Problems) -> Pod:
     """The pod without owner, group, age and uid, which its source knows."""
-    spec, where = template.spec, template.where
     refusals = _Refusals()
-    parts = [_part(template, given, settings.vendors, problems) for given in _containers(spec)]
-    for part in parts:
-        if part.asked.wrong or not part.right:
-            refusals.invalid(part.asked.wrong or f"container {part.name}: a resource amount is wrong")
+    template = _within_bounds(template, settings.vendors, refusals, problems)
+    spec, where = template.spec, template.where
+    parts = _parts(template, settings.vendors, refusals, problems)
     if not spec.containers:
         problems.error(where, f"{template.path}.containers", "is empty; a pod has at least one container")
         refusals.invalid("the pod has no containers")
     resources, scored, use = _effective(template, parts, refusals, problems)
-    profile, complaint = profile_of(template.meta.annotations, settings, where, problems)
-    if complaint:
-        refusals.invalid(complaint)
     rules, complaint = node_rules(spec, template.path, where, problems)
     if complaint:
         refusals.invalid(complaint)
@@ -84,7 +82,16 @@ def pod_from(template: Template, settings: Settings, problems: Problems) -> Pod:
     preferences, other_complaint = preferences_of(spec, whose, problems)
     if complaint or other_complaint:
         refusals.invalid(complaint or other_complaint)
+    wants = any(part.asked.asks for part in parts) or any(amount and "/" in name for name, amount in resources.items())
+    default = settings.default_profile(wants, bool(preferences.nodes))
+    beside = problems.below(template.path.removesuffix("spec"))  # where the annotations are
+    profile, complaint = profile_of(template.meta.annotations, default, settings, where, beside)
+    if complaint:
+        refusals.invalid(complaint)
+    elif complaint := why_not_allowed(profile, default, settings):
+        refusals.add(Reason.POLICY_NOT_ALLOWED, complaint)
     _claims_and_gates(template, refusals, problems)
+    check_pod_names(template.meta, spec, template.path, names_of(settings.vendors), where, problems)
     return Pod(
         namespace=template.namespace,
         name=template.name,
@@ -93,10 +100,11 @@ def pod_from(template: Template, settings: Settings, problems: Problems) -> Pod:
         scored_cpu_milli=scored[CPU],
         scored_memory=scored[MEMORY],
         containers=tuple(Container(part.name, part.kind, part.asked.asks) for part in parts),
-        device_rules=_device_rules(template.meta.annotations, settings.vendors, where, problems),
+        device_rules=_device_rules(template.meta.annotations, settings.vendors, where, beside, refusals),
         node_rules=rules,
         profile=profile,
         priority=spec.priority or 0,
+        scheduler=spec.scheduler_name,
         quota_use=use,
         refusal=refusals.first,
         labels=template.meta.labels,
@@ -118,6 +126,21 @@ class _Refusals:
     def invalid(self, message: str) -> None:
         self.add(Reason.INVALID_REQUEST, message)
 
+    def beyond(self, found: Iterable[Excess], where: str, problems: Problems) -> None:
+        """Refused for what it exceeds: a warning, as the request is understood."""
+        for excess in found:
+            problems.warning(where, excess.field, f"{excess}; the pod is not placed")
+            self.add(Reason.LIMIT_EXCEEDED, f"{excess.field}: {excess}")
+
+
+def _within_bounds(template: Template, vendors: Vendors, refusals: _Refusals, problems: Problems) -> Template:
+    spec, found = bounded_spec(template.spec, template.path, vendors)
+    meta, others = bounded_meta(template.meta, template.path.removesuffix("spec"), vendors)
+    if not found and not others:
+        return template
+    refusals.beyond((*found, *others), template.where, problems)
+    return replace(template, spec=spec, meta=meta)
+
 
 class _Given(NamedTuple):
     """One container as it stands in the spec."""
@@ -137,6 +160,22 @@ def _containers(spec: objects.PodSpec) -> list[_Given]:
     return result
 
 
+def _parts(template: Template, vendors: Vendors, refusals: _Refusals, problems: Problems) -> list[_Part]:
+    """The containers. Those whose cards would exceed the pod's bound are read without cards."""
+    parts, cards, most = [], 0, bounds.CARDS_PER_POD
+    for given in _containers(template.spec):
+        part = _part(template, given, vendors, problems)
+        if part.asked.excess is not None:
+            refusals.beyond((part.asked.excess,), template.where, problems)
+        elif part.asked.wrong or not part.right:
+            refusals.invalid(part.asked.wrong or f"container {part.name}: a resource amount is wrong")
+        cards += sum(ask.count for ask in part.asked.asks)
+        parts.append(part if cards <= most.most else replace(part, asked=Asked()))
+    if cards > most.most:
+        refusals.beyond((Excess(f"{template.path}.containers", most, cards),), template.where, problems)
+    return parts
+
+
 def kinds_of(spec: objects.PodSpec) -> tuple[ContainerKind, ...]:
     """Of the containers in HAMi's order: the positions of a device string."""
     return tuple(given.kind for given in _containers(spec))
@@ -146,6 +185,7 @@ def _part(template: Template, given: _Given, vendors: Vendors, problems: Problem
     container, kind, at = given
     path, where, resources = f"{template.path}.{at}", template.where, container.resources
     cards = asked(resources, vendors, path, where, problems)
+    check_limits(resources, path, where, problems)
     plain = {name: value for name, value in resources.requests.items() if not _is_device(name, vendors)}
     capped = {name: value for name, value in resources.limits.items() if not _is_device(name, vendors)}
     requests, right = amounts(where, f"{path}.resources.requests", plain, problems)
@@ -193,7 +233,7 @@ def _effective(
     scored = {name: level.get(name, value) + overhead.get(name, 0) for name, value in scored.items()}
     limits = {**limits, **top}
     limits = added((limits, {name: value for name, value in overhead.items() if name in limits}))
-    if any(value > LARGEST for value in (*requests.values(), *scored.values())):
+    if any(value > bounds.AMOUNT.most for value in (*requests.values(), *scored.values())):
         problems.error(template.where, f"{template.path}.containers", "together ask for more than anything that exists")
         refusals.invalid("the containers together ask for more than anything that exists")
         return {}, {CPU: 0, MEMORY: 0}, {}
@@ -254,16 +294,19 @@ def _claims_and_gates(template: Template, refusals: _Refusals, problems: Problem
 
 
 def _device_rules(
-    annotations: Mapping[str, str], vendors: Vendors, where: str, problems: Problems
+    annotations: Mapping[str, str], vendors: Vendors, where: str, problems: Problems, refusals: _Refusals
 ) -> tuple[DeviceRules, ...]:
-    rules = (_vendor_rules(annotations, vendor, where, problems) for vendor in vendors.concerned(annotations))
+    rules = [_vendor_rules(annotations, vendor, where, problems, refusals) for vendor in vendors.concerned(annotations)]
     return tuple(rule for rule in rules if rule != DeviceRules(rule.vendor))
 
 
-def _vendor_rules(annotations: Mapping[str, str], vendor: Vendor, where: str, problems: Problems) -> DeviceRules:
-    def listed(key: str) -> tuple[str, ...]:
-        parts = (part.strip() for part in annotations.get(key, "").split(",")) if key else ()
-        return tuple(dict.fromkeys(part for part in parts if part))[:1000]
+def _vendor_rules(
+    annotations: Mapping[str, str], vendor: Vendor, where: str, problems: Problems, refusals: _Refusals
+) -> DeviceRules:
+    def entries(key: str, bound: bounds.Bound) -> tuple[str, ...]:
+        named, found = listed(annotations, key, bound)
+        refusals.beyond(found, where, problems)
+        return named
 
     bind = annotations.get(vendor.numa_bind, "").strip() if vendor.numa_bind else ""
     if bind not in (*TRUE, *FALSE):
@@ -271,10 +314,10 @@ def _vendor_rules(annotations: Mapping[str, str], vendor: Vendor, where: str, pr
         problems.warning(where, field, f"{printable(bind, 40)!r} is neither true nor false; it counts as false")
     return DeviceRules(
         vendor.word,
-        listed(vendor.use_type),
-        listed(vendor.nouse_type),
-        listed(vendor.use_uuid),
-        listed(vendor.nouse_uuid),
+        entries(vendor.use_type, bounds.CARD_TYPES),
+        entries(vendor.nouse_type, bounds.CARD_TYPES),
+        entries(vendor.use_uuid, bounds.CARD_UUIDS),
+        entries(vendor.nouse_uuid, bounds.CARD_UUIDS),
         bind in TRUE,
         annotations.get(vendor.mode, "").strip() if vendor.mode else "",
     )

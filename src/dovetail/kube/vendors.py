@@ -49,7 +49,7 @@ class Vendor:
     def pod_keys(self) -> tuple[str, ...]:
         """Annotations by which a pod says which cards it accepts or has."""
         rules = (self.use_type, self.nouse_type, self.use_uuid, self.nouse_uuid, self.numa_bind, self.mode)
-        return (*rules, self.allocated)
+        return (*rules, self.to_allocate, self.allocated)
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,11 @@ class Vendors:
     @cached_property
     def share_names(self) -> frozenset[str]:
         return frozenset(name for row in self.rows for name in row.shares)
+
+    @cached_property
+    def allocated(self) -> frozenset[str]:
+        """Pod annotations that say which cards a pod has."""
+        return frozenset(row.allocated for row in self.rows if row.allocated)
 
     @cached_property
     def positions(self) -> dict[str, tuple[int, ...]]:

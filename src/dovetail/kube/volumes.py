@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from dovetail.kube import volume_objects as objects
 from dovetail.kube.amounts import text_of
+from dovetail.kube.bounds import CLAIM_SELECTOR
 from dovetail.kube.decode import Found, Objects
 from dovetail.kube.objects import NodeSelector, Quantity, Requirement
 from dovetail.kube.problems import Problems, printable
@@ -17,7 +18,7 @@ from dovetail.model.volumes import (
     Capacity,
     Claim,
     ClaimRef,
-    Driver,
+    CsiDriver,
     StorageClass,
     Volume,
     VolumeFact,
@@ -148,8 +149,8 @@ def limits_from(item: Found) -> AttachLimits:
     return AttachLimits(item.name, {name: count for name, count in most.items() if count is not None})
 
 
-def driver_from(item: Found) -> Driver:
-    return Driver(item.name, item.value.spec.storage_capacity)
+def driver_from(item: Found) -> CsiDriver:
+    return CsiDriver(item.name, item.value.spec.storage_capacity)
 
 
 def capacity_from(item: Found) -> Capacity:
@@ -210,13 +211,19 @@ def _terms(given: NodeSelector, path: str) -> tuple[rules.AffinityTerm, ...]:
 
 
 def _selector(given: objects.LabelSelector, path: str) -> Selector:
+    if len(given.match_labels) > CLAIM_SELECTOR.most:
+        raise _Wrong(f"{path}.matchLabels", CLAIM_SELECTOR.exceeded(len(given.match_labels)))
     expressions = _requirements(given.match_expressions, f"{path}.matchExpressions", LABEL_OPERATORS)
     return Selector(tuple(sorted(given.match_labels.items())), expressions)
 
 
 def _requirements(given: Iterable[Requirement], path: str, operators: tuple[str, ...]) -> tuple[rules.Requirement, ...]:
     found: list[rules.Requirement] = []
-    for number, row in enumerate(given):
+    rows = tuple(given)
+    count = sum(1 + len(row.values) for row in rows)
+    if count > CLAIM_SELECTOR.most:
+        raise _Wrong(path, CLAIM_SELECTOR.exceeded(count))
+    for number, row in enumerate(rows):
         if row.operator not in operators:
             message = f"{printable(row.operator)!r} is none of {', '.join(operators)}"
             raise _Wrong(f"{path}[{number}].operator", message)

@@ -13,11 +13,14 @@ from itertools import count, islice
 
 from dovetail.kube import objects
 from dovetail.kube.admission import Admission
-from dovetail.kube.assigned import shares_of, without_finished_init
-from dovetail.kube.decode import Found, Objects
-from dovetail.kube.groups import GroupLink, group_link
+from dovetail.kube.assigned import has_record, without_finished_init
+from dovetail.kube.custom_workloads import PodSet
+from dovetail.kube.decode import CustomWorkload, Found, Objects
+from dovetail.kube.groups import GroupName, named_group
+from dovetail.kube.known_names import check_workload_names, names_of
 from dovetail.kube.owners import NEWEST, Owners, controller, created, maker, owners
 from dovetail.kube.problems import Problems
+from dovetail.kube.records import account
 from dovetail.kube.requests import Template, kinds_of, pod_from, renamed
 from dovetail.kube.settings import Settings
 from dovetail.model.node import Node
@@ -26,6 +29,8 @@ from dovetail.model.reason import Reason
 from dovetail.model.rules import Toleration
 
 TERMINAL = ("Succeeded", "Failed")
+MADE_BY_OPERATORS = ("Job", "StatefulSet", "Deployment", "ReplicaSet")  # which pods are then made by
+VOLCANO_GROUP = "scheduling.volcano.sh"
 MOST_REPLICAS = 100_000  # of one workload
 MOST_PODS = 1_000_000
 
@@ -42,10 +47,9 @@ DAEMON_TOLERATIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A pod to be placed, and the group it says it belongs to."""
+    """A pod to be placed."""
 
     pod: Pod
-    link: GroupLink | None
     where: str
 
 
@@ -54,7 +58,6 @@ class Bound:
     """A pod that holds a node."""
 
     running: RunningPod
-    link: GroupLink | None
     where: str
 
 
@@ -75,12 +78,22 @@ class _Owned:
 
 
 @dataclass(slots=True)
+class _Seen:
+    """Names that the input has."""
+
+    pods: defaultdict[str, set[str]]  # namespace -> of pods, with those that were made here
+    groups: set[tuple[str, str]]  # (namespace, name) of PodGroups
+    owned: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))  # namespace -> with an owner
+
+
+@dataclass(slots=True)
 class Expansion:
     """Everything there is to place and everything that runs."""
 
     pending: list[Pending] = field(default_factory=list)
     bound: list[Bound] = field(default_factory=list)
     uids: set[str] = field(default_factory=set)
+    pod_groups: list[Found] = field(default_factory=list)  # which controllers would make
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +106,11 @@ class Context:
     problems: Problems
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # name -> labels
 
-    def settings_for(self, labels: Mapping[str, str], namespace: str) -> Settings:
-        return self.settings.under(labels, self.namespaces.get(namespace, {}))
+    def settings_for(self, source: objects.Pod | objects.PodTemplate, namespace: str) -> Settings:
+        labels = (source.metadata.labels, self.namespaces.get(namespace, {}))
+        if isinstance(source, objects.Pod) and _exists(source):
+            return self.settings.under(*labels)
+        return self.settings.before_admission(source.spec, *labels)
 
 
 def expand(found: Objects, context: Context) -> Expansion:
@@ -103,14 +119,19 @@ def expand(found: Objects, context: Context) -> Expansion:
     owned: defaultdict[str, _Owned] = defaultdict(_Owned)  # "ReplicaSet/namespace/name", "Deployment/…" -> what exists
     names: defaultdict[str, set[str]] = defaultdict(set)  # namespace -> names of pods
     who = owners(found)
+    seen = _Seen(names, {(item.namespace, item.name) for item in found.of("PodGroup")})
     for item in found.of("Pod"):
         names[item.namespace].add(item.name)
+        if found.custom and controller(item.value.metadata) is not None:
+            seen.owned[item.namespace].append(item.name)
         _existing(item, who, owned, result, context)
     for item in _expandable(found, context.problems):
         if len(result.pending) > MOST_PODS:
             context.problems.error(item.where, "", f"more than {MOST_PODS} pods; this workload is left out")
             continue
         _missing(item, owned, names[item.namespace], result, context)
+    for item in _without_children(found):
+        _missing_of_custom(item, seen, result, context)
     return result
 
 
@@ -123,9 +144,8 @@ def _existing(item: Found, who: Owners, owned: defaultdict[str, _Owned], result:
         return
     going = bool(source.metadata.deletion_timestamp)
     node = source.spec.node_name
-    link = group_link(source.metadata, source.spec)
     if node:
-        result.bound.append(Bound(_running(item, owner, result.uids, context), link, item.where))
+        result.bound.append(Bound(_running(item, owner, result.uids, context), item.where))
     elif going:
         context.problems.note(
             item.where, "metadata.deletionTimestamp", "is set and the pod was never placed; it is left out"
@@ -133,7 +153,7 @@ def _existing(item: Found, who: Owners, owned: defaultdict[str, _Owned], result:
     else:
         pod = _pod(item, source, "spec", context, context.problems)
         pod = _with_identity(pod, item, owner, result.uids, context)
-        result.pending.append(Pending(pod, link, item.where))
+        result.pending.append(Pending(pod, item.where))
 
 
 def _daemon_target(spec: objects.PodSpec) -> str:
@@ -147,7 +167,7 @@ def _daemon_target(spec: objects.PodSpec) -> str:
 
 
 def _with_identity(pod: Pod, item: Found, owner: str, uids: set[str], context: Context) -> Pod:
-    """Uid, owner and age. Everything that is held is held by a uid, so no two pods may share one."""
+    """Uid, owner, group and age. Everything that is held is held by a uid, so no two pods may share one."""
     meta: objects.Meta = item.value.metadata
     uid = meta.uid or pod.uid
     if uid in uids:
@@ -156,7 +176,9 @@ def _with_identity(pod: Pod, item: Found, owner: str, uids: set[str], context: C
         )
         uid = pod.uid
     uids.add(uid)
-    return replace(pod, uid=uid, owner=owner, created=created(meta, item.where, context.problems))
+    made_by, group = maker(meta, item.namespace), named_group(meta, item.value.spec, item.namespace)
+    age = created(meta, item.where, context.problems)
+    return replace(pod, uid=uid, owner=owner, maker=made_by, group=group, created=age)
 
 
 def _running(item: Found, owner: str, uids: set[str], context: Context) -> RunningPod:
@@ -165,21 +187,24 @@ def _running(item: Found, owner: str, uids: set[str], context: Context) -> Runni
     pod = _pod(item, source, "spec", context, quiet)
     for problem in quiet.found():
         if problem.severity == "error":
-            message = f"{problem.message}; the pod runs and is counted without"
+            message = f"{problem.message}; the pod runs, and what could be read of it is counted"
             context.problems.warning(problem.where, problem.field, message)
     pod = replace(_with_identity(pod, item, owner, uids, context), refusal=None)
-    kinds = kinds_of(source.spec)
-    vendors = context.settings.vendors
-    shares = shares_of(source.metadata.annotations, kinds, vendors, item.where, context.problems)
+    settings, annotations, node = context.settings, source.metadata.annotations, source.spec.node_name
+    ours, where = source.spec.scheduler_name in settings.schedulers, item.where
+    found = account(pod, node, annotations, settings.vendors, settings.seals, where, context.problems, ours)
+    shares = found.shares
     if shares is not None:
-        shares = without_finished_init(shares, kinds, source)
-    return RunningPod(pod, source.spec.node_name, shares)
+        shares = without_finished_init(shares, kinds_of(source.spec), source)
+    return RunningPod(pod, node, shares, found.trust)
 
 
 def _pod(
     item: Found, source: objects.Pod | objects.PodTemplate, path: str, context: Context, problems: Problems
 ) -> Pod:
-    settings = context.settings_for(source.metadata.labels, item.namespace)
+    settings = context.settings_for(source, item.namespace)
+    if isinstance(source, objects.Pod) and source.spec.node_name and _has_record(source, context):
+        settings = context.settings  # it was admitted, whatever its labels ask of HAMi's webhook by now
     if isinstance(source, objects.Pod) and _exists(source):
         admitted = context.admission.with_priority(source.spec, item.where, problems)
     else:
@@ -190,6 +215,10 @@ def _pod(
     return pod_from(template, settings, problems)
 
 
+def _has_record(source: objects.Pod, context: Context) -> bool:
+    return has_record(source.metadata.annotations, context.settings.vendors)
+
+
 def _exists(source: objects.Pod) -> bool:
     """Read from a cluster, where every pod has a uid, or running somewhere; else it is still to be made."""
     return bool(source.metadata.uid or source.spec.node_name)
@@ -198,7 +227,7 @@ def _exists(source: objects.Pod) -> bool:
 def _expandable(found: Objects, problems: Problems) -> Iterator[Found]:
     """Workloads that make pods themselves, in a fixed order; those that cannot choose other names first."""
     deployments = {(item.namespace, item.name) for item in found.of("Deployment")}
-    for kind in ("StatefulSet", "DaemonSet", "Deployment", "ReplicaSet", "Job"):
+    for kind in ("StatefulSet", "DaemonSet", "Deployment", "ReplicaSet", "ReplicationController", "Job"):
         for item in sorted(found.of(kind), key=lambda item: (item.namespace, item.name)):
             above = controller(item.value.metadata)
             if above is not None and above.kind == "Deployment" and (item.namespace, above.name) in deployments:
@@ -228,8 +257,11 @@ def _missing(
     if wanted <= 0:
         return
     pod = _pod(item, template, "spec.template.spec", context, context.problems)
-    pod = replace(pod, owner=owner, created=NEWEST)
-    link = group_link(template.metadata, template.spec)
+    made_by = f"{item.kind}/{item.namespace}/{item.name}"
+    group = named_group(template.metadata, template.spec, item.namespace)
+    pod = replace(pod, owner=owner, maker=made_by, group=group, created=NEWEST)
+    names_known = names_of(context.settings.vendors)
+    check_workload_names(item.kind, workload.metadata, template.metadata, names_known, item.where, context.problems)
     if item.kind == "DaemonSet":
         pods: Iterable[Pod] = _daemons(item.name, pod, exists, context.nodes)
     else:
@@ -239,7 +271,74 @@ def _missing(
         while made.name in names:  # only a DaemonSet's: its names are not chosen among the free ones
             made = renamed(made, f"{made.name}-0")
         names.add(made.name)
-        result.pending.append(Pending(made, link, item.where))
+        result.pending.append(Pending(made, item.where))
+
+
+def _without_children(found: Objects) -> list[Found]:
+    """Operators' objects, in a fixed order, but for those whose own Jobs, StatefulSets and so on are in the input."""
+    parents = set()
+    for item in (*found.custom, *(item for kind in MADE_BY_OPERATORS for item in found.of(kind))):
+        above = controller(item.value.metadata)
+        if above is not None:
+            parents.add((above.kind, item.namespace, above.name))
+    rest = [item for item in found.custom if (item.kind, item.namespace, item.name) not in parents]
+    return sorted(rest, key=lambda item: (item.namespace, item.kind, item.group, item.name))
+
+
+def _missing_of_custom(item: Found, seen: _Seen, result: Expansion, context: Context) -> None:
+    workload: CustomWorkload = item.value
+    made, problems = workload.made, context.problems
+    if made.rests:
+        problems.note(item.where, made.rests, f"the {item.kind} makes no pods at present")
+        return
+    names, exists = seen.pods[item.namespace], seen.owned[item.namespace]
+    gang = _gang_of(item, seen, result)
+    for one, template, wanted in zip(made.sets, workload.templates, _left(item.name, made.sets, exists), strict=True):
+        if not wanted:
+            continue
+        if len(result.pending) + wanted > MOST_PODS:
+            problems.error(item.where, one.path, f"more than {MOST_PODS} pods; these are left out")
+            continue
+        pod = _pod(item, template, one.spec_path, context, problems)
+        owner = f"{item.kind}/{item.namespace}/{item.name}"
+        group = named_group(template.metadata, template.spec, item.namespace) or gang
+        pod = replace(pod, owner=owner, maker=owner, group=group, created=NEWEST)
+        stem = f"{item.name}-{one.stem}" if one.stem else item.name
+        free = (name for name in (f"{stem}-{ordinal}" for ordinal in count()) if name not in names)
+        for name in list(islice(free, wanted)):
+            names.add(name)
+            result.pending.append(Pending(renamed(pod, name), item.where))
+        names_known = names_of(context.settings.vendors)
+        check_workload_names(item.kind, workload.metadata, template.metadata, names_known, item.where, problems)
+
+
+def _left(name: str, sets: Sequence[PodSet], exists: Sequence[str]) -> list[int]:
+    """Of each set how many pods are not there yet: by their names first, what is left over in the order of the sets."""
+    own = [pod for pod in exists if pod.startswith(f"{name}-")]
+    result = []
+    for one in sets:
+        prefix = f"{name}-{one.stem}-"
+        others = [pod for pod in own if not (one.stem and pod.startswith(prefix))]
+        result.append(max(one.count - (len(own) - len(others)), 0))
+        own = others
+    left_over = len(own)
+    for number, wanted in enumerate(result):
+        result[number] = max(wanted - left_over, 0)
+        left_over -= wanted - result[number]
+    return result
+
+
+def _gang_of(item: Found, seen: _Seen, result: Expansion) -> str:
+    """The key of the PodGroup that the object's controller makes, where it makes one; added to what there is."""
+    workload: CustomWorkload = item.value
+    minimum, uid = workload.made.minimum, workload.metadata.uid
+    if minimum is None:
+        return ""
+    name = f"{item.name}-{uid}" if uid else item.name
+    if (item.namespace, name) not in seen.groups:
+        group = objects.PodGroup(workload.metadata, objects.PodGroupSpec(min_member=minimum))
+        result.pod_groups.append(Found(item.where, "PodGroup", VOLCANO_GROUP, item.namespace, name, group))
+    return GroupName(VOLCANO_GROUP, item.namespace, name).key
 
 
 def _names(item: Found, start: int, wanted: int, taken: set[str]) -> list[str]:

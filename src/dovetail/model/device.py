@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 import msgspec
 
@@ -38,10 +39,24 @@ def type_tokens(text: str) -> tuple[str, ...]:
 
 def type_matches(model: str, wanted: str) -> bool:
     """True where `wanted` is a run of whole tokens of `model`: `H20` matches `NVIDIA H20`, never `NVIDIA H200`."""
-    have, want = type_tokens(model), type_tokens(wanted)
-    if not want:
-        return False
-    return any(have[i : i + len(want)] == want for i in range(len(have) - len(want) + 1))
+    return any_type_matches(model, (wanted,))
+
+
+def any_type_matches(model: str, wanted: tuple[str, ...]) -> bool:
+    """Whether one of them matches: a text search each, as a list may be long and kinds of card may be many."""
+    have = _spaced(model)
+    return any(run in have for run in _runs(wanted))
+
+
+@lru_cache(4_096)
+def _spaced(model: str) -> str:
+    """` nvidia a100 sxm4 80gb `: whole tokens are what stands between spaces."""
+    return f" {' '.join(type_tokens(model))} "
+
+
+@lru_cache(1_024)
+def _runs(wanted: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f" {' '.join(tokens)} " for tokens in map(type_tokens, wanted) if tokens)
 
 
 def only_substring_matches(model: str, wanted: str) -> bool:

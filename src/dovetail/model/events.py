@@ -9,6 +9,7 @@ import msgspec
 from dovetail.model.decision import Decision
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod, Quota, RunningPod
+from dovetail.model.relations import Selector
 from dovetail.model.volumes import VolumeChoice, VolumeFact
 
 
@@ -84,6 +85,16 @@ class QuotaChanged(msgspec.Struct, frozen=True):
     quota: Quota | None
 
 
+class SelectorChanged(msgspec.Struct, frozen=True):
+    """The pods that a Service or a controller selects, for default spreading; None = it is gone or selects none."""
+
+    at: float
+    kind: str  # Service, ReplicaSet, StatefulSet, ReplicationController; a Deployment in plans
+    namespace: str
+    name: str
+    selector: Selector | None
+
+
 class VolumesChanged(msgspec.Struct, frozen=True):
     """Claims, volumes, storage classes or attach limits are new, different or gone."""
 
@@ -109,6 +120,7 @@ Event = (
     | NodeGone
     | NamespaceChanged
     | QuotaChanged
+    | SelectorChanged
     | VolumesChanged
     | TimePassed
 )

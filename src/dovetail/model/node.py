@@ -42,3 +42,4 @@ class Node:
     enforcer: Enforcer = Enforcer.HAMI
     images: Mapping[str, int] = field(default_factory=dict)  # name with tag or digest -> bytes
     mig: bool = False  # the node's GPUs are cut by MIG in a way that is not placed yet
+    unsettled: str = ""  # why the node takes no new pods with devices for now; "" = it takes them

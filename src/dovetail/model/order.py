@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+_DIGITS = re.compile(r"(\d{1,18})", re.ASCII)
 _ORDINAL = re.compile(r"(.*-)(\d{1,18})\Z", re.ASCII | re.DOTALL)
 
 NaturalKey = tuple[str, int, str]
@@ -13,3 +14,10 @@ def natural(name: str) -> NaturalKey:
     """A number at the end counts as a number; the name itself ends the key, so the order is total."""
     match = _ORDINAL.match(name)
     return (match[1], int(match[2]), name) if match else (name, -1, name)
+
+
+def as_people_count(name: str) -> tuple[tuple[str | int, ...], str]:
+    """For lists that people read: every number in a name counts as a number, `node2` before `node10`."""
+    parts: list[str | int] = [*_DIGITS.split(name)]
+    parts[1::2] = [int(part) for part in parts[1::2]]
+    return tuple(parts), name

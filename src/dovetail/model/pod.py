@@ -8,7 +8,7 @@ from enum import IntEnum
 from operator import attrgetter
 
 from dovetail.model.decision import Share
-from dovetail.model.device import WHOLE_COMPUTE
+from dovetail.model.device import WHOLE_COMPUTE, any_type_matches
 from dovetail.model.order import NaturalKey, natural
 from dovetail.model.reason import Reason
 from dovetail.model.relations import ALONE, NO_PREFERENCES, Preferences, Relations
@@ -91,6 +91,12 @@ class DeviceRules:
     numa_bind: bool = False
     mode: str = ""  # a card is accepted only if this text contains the card's mode; "" = any
 
+    def accepts(self, model: str) -> bool:
+        """Whether the lists of types leave cards of this model."""
+        if self.nouse_types and any_type_matches(model, self.nouse_types):
+            return False
+        return not self.use_types or any_type_matches(model, self.use_types)
+
 
 @dataclass(frozen=True, slots=True)
 class PreferenceWeights:
@@ -115,10 +121,13 @@ class Profile:
     weights: tuple[int, int, int] = (1, 1, 1)  # slot, compute, memory in the device score
     preferences: PreferenceWeights = PREFERENCE_WEIGHTS
     policy_weight: int = 0  # 0: preferences come first and the policy decides among the best; else it is one of them
+    default_spread: bool = False  # pods of a Service or of one controller are spread as kube-scheduler does by default
 
 
 ANY_NODE = NodeRules()
 DEFAULT_PROFILE = Profile()
+KUBERNETES_POLICY, OFF_DEVICES_POLICY = "kubernetes", "off-devices"
+CPU_PROFILE = Profile(OFF_DEVICES_POLICY, policy_weight=1, default_spread=True)  # of pods that ask for no device
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +152,10 @@ class Pod:
     profile: Profile = DEFAULT_PROFILE
     priority: int = 0
     created: float = 0.0  # seconds since the epoch
+    scheduler: str = ""  # spec.schedulerName
     owner: str = ""  # "Deployment/namespace/name"; "" = nobody
-    group: str = ""  # "namespace/podgroup"; "" = a group of one
+    maker: str = ""  # "ReplicaSet/namespace/name": the controller whose selector default spreading goes by
+    group: str = ""  # the name of the group that it names (Group.name); "" = a group of one
     quota_use: Mapping[str, int] = field(default_factory=dict)  # what a native ResourceQuota counts
     refusal: Refusal | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -187,11 +198,16 @@ _beside_labels = attrgetter(*(each.name for each in fields(Pod) if each.name != 
 POD_GROUP = "PodGroup/"  # no namespace has capital letters, so no pod's key starts like this
 
 
+def group_title(name: str) -> str:
+    """The namespace/name of a group's name, as people know it."""
+    return name.removeprefix(POD_GROUP).rpartition("@")[0] or name.removeprefix(POD_GROUP)
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """The unit of scheduling: at least `minimum` of these pods are placed, or none is."""
 
-    name: str  # unique: the key of a lone pod, or "PodGroup/namespace/name"
+    name: str  # unique: the key of a lone pod, "PodGroup/namespace/name@API group", or "PodGroup/namespace/job"
     pods: tuple[Pod, ...]
     minimum: int = 1
     running: int = 0  # members that hold a node already; they count towards the minimum
@@ -199,13 +215,29 @@ class Group:
     @property
     def title(self) -> str:
         """namespace/name, as people know it."""
-        return self.name.removeprefix(POD_GROUP)
+        return group_title(self.name)
 
     @property
-    def order(self) -> tuple[int, float, str, NaturalKey, str]:
-        """Priority first, then age, then namespace and name: a total order."""
+    def members(self) -> int:
+        """How many are there, with a node or without."""
+        return len(self.pods) + self.running
+
+    @property
+    def started(self) -> bool:
+        """Some members hold a node, but fewer than the minimum: a crash came between their binds, or a member left."""
+        return 0 < self.running < self.minimum
+
+    @property
+    def needed(self) -> int:
+        """How many of these pods must be placed together, if any is; 0 or less: each waits for itself alone."""
+        return self.minimum - self.running
+
+    @property
+    def order(self) -> tuple[bool, int, float, str, NaturalKey, str]:
+        """Started gangs first (docs/adr/0014); then priority, age, namespace and name: a total order."""
         namespace, _, own = self.title.partition("/")
         return (
+            not self.started,
             -max(pod.priority for pod in self.pods),
             min(pod.created for pod in self.pods),
             namespace,
@@ -225,6 +257,15 @@ class Quota:
     device_compute_milli: Mapping[str, int] = field(default_factory=dict)  # vendor -> milli over all cards
 
 
+class Trust(IntEnum):
+    """How far the record of a running pod's cards is believed."""
+
+    NONE = 0  # it fails its check: the pod may have any card of its node that has room for it
+    AMOUNTS_AS_ASKED = 1  # which cards is believed, how much of them is what the pod asks for
+    AMOUNTS_CAPPED = 2  # another scheduler's: amounts that the pod does not state are believed, up to a card's size
+    FULL = 3
+
+
 @dataclass(frozen=True, slots=True)
 class RunningPod:
     """A pod that holds a node. `shares` None: nobody wrote down which cards it has."""
@@ -232,3 +273,4 @@ class RunningPod:
     pod: Pod
     node: str
     shares: tuple[Share, ...] | None
+    trust: Trust = Trust.FULL

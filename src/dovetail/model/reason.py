@@ -39,6 +39,7 @@ class Reason(IntEnum):
     TOO_FEW_CARDS = 21
     MIG_NODE = 22
     WHOLE_CARDS_ONLY = 23
+    NODE_UNSETTLED = 24
     # Volumes, continued.
     VOLUME_NONE = 25
     # One card, in the order in which HAMi asks (pkg/device/nvidia/device.go:715).
@@ -68,6 +69,10 @@ class Reason(IntEnum):
     CLAIM_MISSING = 58
     CLAIM_UNBOUND = 59
     CLAIM_IN_USE = 60
+    GROUP_UNKNOWN = 61
+    LIMIT_EXCEEDED = 63
+    SET_ASIDE = 70
+    POLICY_NOT_ALLOWED = 71
 
 
 class Word(NamedTuple):
@@ -109,6 +114,9 @@ WORDS: dict[Reason, Word] = {
     Reason.WHOLE_CARDS_ONLY: Word(
         "WholeCardsOnly", "kubelet picks the card on this node, so only whole cards can be promised", None
     ),
+    Reason.NODE_UNSETTLED: Word(
+        "NodeUnsettled", "what the node says of its devices is incomplete or contradictory", None
+    ),
     Reason.CARD_UNHEALTHY: Word("CardNotHealth", "GPU unhealthy", "CardNotHealth"),
     Reason.CARD_CORDONED: Word("CardCordoned", "GPU cordoned", "CardCordoned"),
     Reason.CARD_TYPE: Word("CardTypeMismatch", "GPU type does not match", "CardTypeMismatch"),
@@ -135,9 +143,11 @@ WORDS: dict[Reason, Word] = {
     Reason.CARD_QUARANTINED: Word("CardQuarantined", "GPU in use by a pod but not registered by its node", None),
     Reason.GROUP_INCOMPLETE: Word("GroupIncomplete", "the pod group has fewer pods than its minMember", None),
     Reason.GROUP_NOT_PLACED: Word("GroupNotPlaced", "fewer members of the pod group fit than its minMember", None),
+    Reason.GROUP_UNKNOWN: Word("GroupUnknown", "the pod group that the pod names is not known", None),
     Reason.QUOTA: Word("QuotaExceeded", "namespace quota exceeded", None),
     Reason.RESOURCE_CLAIMS: Word("ResourceClaimsNotSupported", "resource claims are not placed yet", None),
     Reason.INVALID_REQUEST: Word("InvalidRequest", "the pod's request cannot be understood", None),
+    Reason.LIMIT_EXCEEDED: Word("LimitExceeded", "the pod exceeds one of Dovetail's limits", None),
     Reason.NO_NODES: Word("NoNodes", "the cluster has no nodes", None),
     Reason.SCHEDULING_GATED: Word("SchedulingGated", "the pod has scheduling gates", None),
     Reason.QUEUE_ORDER: Word("WaitsItsTurn", "others come before it in a strict queue and wait", None),
@@ -145,9 +155,61 @@ WORDS: dict[Reason, Word] = {
     Reason.CLAIM_UNBOUND: Word("ClaimUnbound", "a persistent volume claim of the pod is not bound yet", None),
     Reason.CLAIM_IN_USE: Word("ClaimInUse", "a ReadWriteOncePod claim of the pod is in use by another pod", None),
     Reason.VOLUME_NONE: Word("NoVolume", "no persistent volume is available for a claim of the pod", None),
+    Reason.SET_ASIDE: Word("SetAside", "the scheduler failed on the pod and has set it aside", None),
+    Reason.POLICY_NOT_ALLOWED: Word("PolicyNotAllowed", "the pod names a policy that is not allowed here", None),
 }
 
 POD_LEVEL = frozenset(r for r in Reason if r >= Reason.GROUP_INCOMPLETE)  # no node can cure these
+
+# What may refuse a node or a card, in the order in which it is asked: static rules, rules about other pods and
+# volumes, what the node has left, its devices as a whole, then card by card.
+CHECKS = (
+    Reason.NODE_NAME,
+    Reason.NODE_UNSCHEDULABLE,
+    Reason.TAINT,
+    Reason.NODE_SELECTOR,
+    Reason.NODE_AFFINITY,
+    Reason.HOST_PORT,
+    Reason.VOLUME_LIMIT,
+    Reason.VOLUME_NODE,
+    Reason.VOLUME_NONE,
+    Reason.VOLUME_ZONE,
+    Reason.SPREAD_LABEL,
+    Reason.SPREAD,
+    Reason.OTHERS_ANTI_AFFINITY,
+    Reason.POD_AFFINITY,
+    Reason.POD_ANTI_AFFINITY,
+    Reason.CPU,
+    Reason.MEMORY,
+    Reason.STORAGE,
+    Reason.PODS,
+    Reason.EXTENDED,
+    Reason.NODE_UNSETTLED,
+    Reason.MIG_NODE,
+    Reason.UNREGISTERED,
+    Reason.WHOLE_CARDS_ONLY,
+    Reason.TOO_FEW_CARDS,
+    Reason.CARD_QUARANTINED,
+    Reason.CARD_UNHEALTHY,
+    Reason.CARD_CORDONED,
+    Reason.CARD_TYPE,
+    Reason.CARD_UUID,
+    Reason.CARD_SLOTS,
+    Reason.CARD_IN_USE,
+    Reason.CARD_QUOTA,
+    Reason.CARD_MEMORY,
+    Reason.CARD_COMPUTE,
+    Reason.CARD_COMPUTE_EXHAUSTED,
+    Reason.CARD_MIG,
+    Reason.CARD_NUMA,  # here, as it is said of cards that fit by themselves
+    Reason.CARDS_TOO_FEW_FIT,
+)
+_PASSED = {reason: number for number, reason in enumerate(CHECKS)}
+
+
+def checks_passed(reason: Reason) -> int:
+    """How many checks a node or card passed before it refused for this reason."""
+    return _PASSED.get(reason, len(CHECKS))
 
 
 def name(reason: Reason) -> str:

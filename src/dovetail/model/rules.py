@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from dovetail.model.node import Node, Taint
 from dovetail.model.reason import Reason
+
+CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")  # what `kubectl cordon` comes to
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +88,22 @@ class NodeRules:
 
     def refusal(self, node: Node) -> Reason:
         """The first rule that the node breaks, in kube-scheduler's order of plugins."""
+        return next(self.refusals(node), Reason.OK)
+
+    def refusals(self, node: Node) -> Iterator[Reason]:
+        """Every rule that the node breaks, in kube-scheduler's order of plugins; once per taint not tolerated."""
         if self.node_name and self.node_name != node.name:
-            return Reason.NODE_NAME
-        if node.unschedulable and not self._tolerates(Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")):
-            return Reason.NODE_UNSCHEDULABLE
-        if node.taints and self.untolerated(node) is not None:
-            return Reason.TAINT
+            yield Reason.NODE_NAME
+        if node.unschedulable and not self._tolerates(CORDON):
+            yield Reason.NODE_UNSCHEDULABLE
+        if node.taints:  # a cordon is also written as a taint: it is one rule
+            yield from (
+                Reason.TAINT for taint in self._untolerated(node) if not (node.unschedulable and taint == CORDON)
+            )
         if self.selector and any(node.labels.get(label) != value for label, value in self.selector):
-            return Reason.NODE_SELECTOR
+            yield Reason.NODE_SELECTOR
         if self.affinity is not None and not any(term.matches(node) for term in self.affinity):
-            return Reason.NODE_AFFINITY
-        return Reason.OK
+            yield Reason.NODE_AFFINITY
 
     @property
     def labels_looked_at(self) -> tuple[str, ...]:
@@ -116,10 +123,12 @@ class NodeRules:
 
     def untolerated(self, node: Node) -> Taint | None:
         """The first taint that keeps the pod away."""
+        return next(self._untolerated(node), None)
+
+    def _untolerated(self, node: Node) -> Iterator[Taint]:
         for taint in node.taints:
             if taint.effect in ("NoSchedule", "NoExecute") and not self._tolerates(taint):
-                return taint
-        return None
+                yield taint
 
     def _tolerates(self, taint: Taint) -> bool:
         return any(t.tolerates(taint) for t in self.tolerations)

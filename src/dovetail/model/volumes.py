@@ -129,7 +129,7 @@ class AttachLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Driver:
+class CsiDriver:
     """A CSIDriver."""
 
     name: str
@@ -173,4 +173,4 @@ class VolumeChoice:
     prebound: bool = False  # the volume names the claim already
 
 
-VolumeFact = Claim | Volume | StorageClass | AttachLimits | Driver | Capacity | Attachment
+VolumeFact = Claim | Volume | StorageClass | AttachLimits | CsiDriver | Capacity | Attachment

@@ -1,4 +1,4 @@
-"""What an ask takes of a card."""
+"""What an ask takes of a card, and how two cards are joined."""
 
 from __future__ import annotations
 
@@ -36,6 +36,12 @@ def milli_on(rows: Rows, wants: Wants, i: int, d: int, a: int) -> int:
     if memory > 0:
         part = max(part, -(-memory * WHOLE // max(1, rows.card[i, d, CARD_MEMORY])))
     return int(min(part, WHOLE))
+
+
+def link_between(rows: Rows, i: int, a: int, b: int) -> int:
+    """The pair score of two cards of a node. The table is as wide as the nodes that state scores need it."""
+    width = rows.link.shape[1]
+    return int(rows.link[i, a, b]) if a < width and b < width else 0
 
 
 def part_left(compute: int, compute_held: int, memory: int, memory_held: int) -> int:

@@ -7,6 +7,7 @@ there are too many sets to look at (8 of 16 cards are not too many), the set gro
 from __future__ import annotations
 
 from dovetail.policies import device_spread
+from dovetail.policies.cards import link_between
 from dovetail.policies.rows import ASK_COUNT, DevicePolicy, Ints, Rows, Wants
 
 MOST_SETS = 13_000  # 8 of 16 are 12,870
@@ -31,7 +32,7 @@ def choose(
         for x in range(fits):
             total = 0
             for b in range(fits):
-                total += rows.link[i, fitting[x], fitting[b]]
+                total += link_between(rows, i, fitting[x], fitting[b])
             if least < 0 or total < least:
                 least, at = total, x
         chosen[0] = fitting[at]
@@ -56,7 +57,7 @@ def choose(
         elif start <= fits - (count - depth):
             gain = 0
             for n in range(depth):
-                gain += rows.link[i, fitting[pick[n]], fitting[start]]
+                gain += link_between(rows, i, fitting[pick[n]], fitting[start])
             pick[depth] = start
             sums[depth + 1] = sums[depth] + gain
             depth += 1
@@ -84,8 +85,8 @@ def grow(rows: Rows, i: int, fitting: Ints, fits: int, count: int, pick: Ints, g
     for x in range(fits):
         gain[x] = 0
         for y in range(fits):
-            if y != x and rows.link[i, fitting[x], fitting[y]] > best:
-                best, first = rows.link[i, fitting[x], fitting[y]], x
+            if y != x and link_between(rows, i, fitting[x], fitting[y]) > best:
+                best, first = link_between(rows, i, fitting[x], fitting[y]), x
     newest = first
     for n in range(count):
         at = n
@@ -97,7 +98,7 @@ def grow(rows: Rows, i: int, fitting: Ints, fits: int, count: int, pick: Ints, g
         following = -1
         for x in range(fits):
             if gain[x] >= 0:
-                gain[x] += rows.link[i, fitting[newest], fitting[x]]
+                gain[x] += link_between(rows, i, fitting[newest], fitting[x])
                 if following < 0 or gain[x] > gain[following]:
                     following = x
         newest = following

@@ -44,7 +44,7 @@ UNUSABLE = -1  # less than anybody asks for
 CARDS, NODE_FLAGS, KIND_BITS, HARDWARE = 0, 1, 2, 3
 FACTS = 4
 LAST_KIND_BIT = 62
-ACTIVE, STOCK, MIG_NODE = 1, 2, 4
+ACTIVE, STOCK, MIG_NODE, UNSETTLED = 1, 2, 4, 8
 
 # Last axis of `shape`.
 FIRST_ASK, LAST_ASK, OWNER, WEIGHT_SLOTS, WEIGHT_COMPUTE, WEIGHT_MEMORY, SIZE, LAST_NEED = range(8)
@@ -82,7 +82,7 @@ class Rows(NamedTuple):
     hosts: Ints  # [node, SIZES]: pods there, by size
     fact: Ints  # [node, FACTS]
     rank: Ints  # [node]: place in the order of names
-    link: Ints  # [node, card, card]: pair score
+    link: Ints  # [node, card, card]: pair score, of the first cards only; `link_between` (cards.py) reads it
     peers: Ints  # [owner, node]: pods of that owner there
     enforced: Ints  # [resource]: 0 where the cards decide, not the count
     outlook: Ints  # what is expected to come, as tables (policies/outlook.py); only for policies that ask for it
@@ -152,6 +152,7 @@ class NodePolicy:
     sees_request: bool = True  # reads `wants`; where not, all requests share one set of scores
     counts_owner: bool = False  # reads `peers`
     draws: bool = False  # reads args[DRAW]: scores differ from pod to pod and are not kept
+    in_points: bool = False  # scores are whole points of kube-scheduler's plugins: added to preferences as they are
     arguments: Callable[[Mapping[str, Any], ColumnOf], list[int]] = field(default=no_arguments)
 
 

@@ -13,6 +13,7 @@ All values are in millionths of a GPU. Three questions, each answered by a table
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -35,7 +36,6 @@ PRICE, MOST_PRESSURE, PRICE_POWER = 0.2, 1.5, 3
 
 def card_values(typical: Sequence[TypicalPod], kinds: int) -> Ints:
     """[kind, milli left]: what a card is worth. A pod counts on kinds that it does not accept, too."""
-    made: dict[tuple[tuple[int, float], ...], Ints] = {}
     lines = []
     for kind in range(kinds):
         demand: dict[int, float] = {}
@@ -44,12 +44,21 @@ def card_values(typical: Sequence[TypicalPod], kinds: int) -> Ints:
             if pod.cards == 1 and milli < WHOLE:
                 size = -(-milli * CUTS // WHOLE)
                 demand[size] = demand.get(size, 0.0) + pod.times
-        key = tuple(sorted(demand.items()))
-        if key not in made:
-            values = _cut([size for size, _ in key], [times for _, times in key])
-            made[key] = np.array([round(GPU * values[left * CUTS // WHOLE]) for left in range(WHOLE + 1)])
-        lines.append(made[key])
+        lines.append(_worth_of(tuple(sorted(demand.items()))))
     return np.array(lines, dtype=np.int64).reshape(kinds, WHOLE + 1)
+
+
+@lru_cache(maxsize=128)  # 8 kB each
+def _worth_of(demand: tuple[tuple[int, float], ...]) -> Ints:
+    """[milli left]: what a card is worth where parts of these hundredths are asked for so many times.
+
+    Remembered, as it takes 10 to 100 ms, and the tables are made again whenever a node or its cards change: a live
+    scheduler with a joint policy stood still for seconds while nodes joined.
+    """
+    values = _cut([size for size, _ in demand], [times for _, times in demand])
+    worth = np.array([round(GPU * values[left * CUTS // WHOLE]) for left in range(WHOLE + 1)])
+    worth.setflags(write=False)
+    return worth
 
 
 def _cut(sizes: Sequence[int], times: Sequence[float]) -> Sequence[float]:

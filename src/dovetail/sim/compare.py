@@ -16,9 +16,9 @@ from dovetail.sim.runs import (
     COMPILED,
     GENERATED,
     INFLATION,
+    RunTask,
     Setting,
     Stage,
-    Task,
     digest_of,
     is_warm,
     key_of,
@@ -28,7 +28,7 @@ from dovetail.sim.runs import (
 from dovetail.sim.trace import Trace, TraceError
 
 
-class Case:
+class TraceCase:
     """A trace to be replayed: read from files, perhaps with published orders, or a recipe for any seed."""
 
     def __init__(self, stage: Stage, orders: Orders | None = None) -> None:
@@ -48,14 +48,14 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RunPlan:
     """All runs of a comparison, seed by seed, so that what is cut short can be compared still."""
 
-    tasks: Sequence[Task]
+    tasks: Sequence[RunTask]
     stages: Mapping[str, Stage]  # digest -> stage
 
 
-def plan(cases: Sequence[Case], policies: Sequence[str], seeds: Sequence[int], setting: Setting) -> Plan:
+def plan(cases: Sequence[TraceCase], policies: Sequence[str], seeds: Sequence[int], setting: Setting) -> RunPlan:
     """Raises TraceError for what cannot be run, before anything is."""
     for policy in policies:
         profile_of(policy)
@@ -63,7 +63,7 @@ def plan(cases: Sequence[Case], policies: Sequence[str], seeds: Sequence[int], s
     for name in names:
         if names.count(name) > 1:
             raise TraceError(f"two traces are called {name!r}, and their results could not be told apart; rename one")
-    tasks: list[Task] = []
+    tasks: list[RunTask] = []
     stages: dict[str, Stage] = {}
     for case in cases:
         for seed in seeds:
@@ -72,15 +72,15 @@ def plan(cases: Sequence[Case], policies: Sequence[str], seeds: Sequence[int], s
             settle, order = settled(setting, stage), None
             if case.orders is not None and setting.mode == INFLATION and isinstance(stage, Trace):
                 order = case.orders.order(seed, stage)
-            tasks += [Task(digest, case.name, policy, seed, settle, order) for policy in policies]
-    return Plan(tasks, stages)
+            tasks += [RunTask(digest, case.name, policy, seed, settle, order) for policy in policies]
+    return RunPlan(tasks, stages)
 
 
 @dataclass(slots=True)
-class Findings:
+class RunResults:
     """What is there so far; `results` in the order of the plan, however they came."""
 
-    plan: Plan
+    plan: RunPlan
     found: dict[int, Result] = field(default_factory=dict)  # task's place in the plan -> result
     remembered: int = 0  # of them from the cache
 
@@ -88,11 +88,11 @@ class Findings:
     def results(self) -> list[Result]:
         return [self.found[at] for at in sorted(self.found)]
 
-    def stages_of(self, tasks: Sequence[Task]) -> dict[str, Stage]:
+    def stages_of(self, tasks: Sequence[RunTask]) -> dict[str, Stage]:
         return {task.stage: self.plan.stages[task.stage] for task in tasks}
 
     @property
-    def missing(self) -> list[Task]:
+    def missing(self) -> list[RunTask]:
         return [task for at, task in enumerate(self.plan.tasks) if at not in self.found]
 
 
@@ -100,7 +100,7 @@ Say = Callable[[str, int, int], None]  # what is being done, how many of it are 
 
 
 def run_all(
-    findings: Findings,
+    findings: RunResults,
     say: Say,
     *,
     on: str | None = None,
@@ -127,7 +127,7 @@ def run_all(
             say("Replaying", count, len(missing))
 
 
-def recall(findings: Findings, cache: ResultsCache, keys: Mapping[int, str]) -> None:
+def recall(findings: RunResults, cache: ResultsCache, keys: Mapping[int, str]) -> None:
     cache.forget_old()
     for at, task in enumerate(findings.plan.tasks):
         result = cache.get(keys[id(task)])
@@ -136,7 +136,7 @@ def recall(findings: Findings, cache: ResultsCache, keys: Mapping[int, str]) -> 
     findings.remembered = len(findings.found)
 
 
-def compile_all(tasks: Sequence[Task], say: Say) -> None:
+def compile_all(tasks: Sequence[RunTask], say: Say) -> None:
     """Each policy's kernel once, before the workers read it from disk."""
     wanted = {task.policy: task.setting for task in tasks if task.setting.engine == COMPILED}
     cold = [(policy, setting) for policy, setting in wanted.items() if not is_warm(policy, setting)]

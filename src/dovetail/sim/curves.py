@@ -22,26 +22,26 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Curves:
+class CurveSet:
     """One quantity of a study; every curve has a point for each x."""
 
     x: list[float]
     by_policy: Mapping[str, Curve]
 
 
-def allocated_by_arrived(study: Study[Inflation]) -> Curves:
+def allocated_by_arrived(study: Study[Inflation]) -> CurveSet:
     return _by_arrived(study, lambda column: column.allocated_pct)
 
 
-def fragmented_by_arrived(study: Study[Inflation]) -> Curves:
+def fragmented_by_arrived(study: Study[Inflation]) -> CurveSet:
     return _by_arrived(study, lambda column: column.frag_pct)
 
 
-def fragmented_of_idle_by_arrived(study: Study[Inflation]) -> Curves:
+def fragmented_of_idle_by_arrived(study: Study[Inflation]) -> CurveSet:
     return _by_arrived(study, lambda column: column.frag_ratio_pct)
 
 
-def gained_by_arrived(study: Study[Inflation]) -> Curves:
+def gained_by_arrived(study: Study[Inflation]) -> CurveSet:
     """Allocation minus that of the baseline, seed by seed: the mean, and its interval of confidence."""
     arrived = _reached_by_all(study)
     base = study.runs[study.baseline]
@@ -55,18 +55,18 @@ def gained_by_arrived(study: Study[Inflation]) -> Curves:
                     for at in map(str, arrived)
                 ]
             )
-    return Curves([float(at) for at in arrived], found)
+    return CurveSet([float(at) for at in arrived], found)
 
 
-def allocated_by_hour(study: Study[Timed]) -> Curves:
+def allocated_by_hour(study: Study[Timed]) -> CurveSet:
     return _by_hour(study, lambda sample: sample.allocated_pct)
 
 
-def waiting_by_hour(study: Study[Timed]) -> Curves:
+def waiting_by_hour(study: Study[Timed]) -> CurveSet:
     return _by_hour(study, lambda sample: sample.waiting)
 
 
-def parting_point(curves: Curves) -> float:
+def parting_point(curves: CurveSet) -> float:
     """The x a little before the means are a tenth as far apart as they ever get: from here on a picture is worth it."""
     means = [curve.mean for curve in curves.by_policy.values()]
     gaps = [max(point) - min(point) for point in zip(*means, strict=True)]
@@ -76,10 +76,10 @@ def parting_point(curves: Curves) -> float:
     return curves.x[max(0, min(parted - 4, len(gaps) - 12))]
 
 
-def _by_arrived(study: Study[Inflation], of: Callable[[Column], float]) -> Curves:
+def _by_arrived(study: Study[Inflation], of: Callable[[Column], float]) -> CurveSet:
     """Over the columns that every run reached."""
     arrived = _reached_by_all(study)
-    return Curves(
+    return CurveSet(
         [float(at) for at in arrived],
         {
             policy: over_seeds([[of(run.columns[str(at)]) for at in arrived] for run in runs.values()])
@@ -94,13 +94,13 @@ def _reached_by_all(study: Study[Inflation]) -> list[int]:
     return sorted(set.intersection(*reached))
 
 
-def _by_hour(study: Study[Timed], of: Callable[[Sample], float]) -> Curves:
+def _by_hour(study: Study[Timed], of: Callable[[Sample], float]) -> CurveSet:
     """Over equal stretches of time, until the last run was over."""
     runs = [run for by_seed in study.runs.values() for run in by_seed.values()]
     end = max((run.samples[-1].at for run in runs if run.samples), default=0.0)
     if end <= 0:
-        return Curves([], {policy: Curve([], [], []) for policy in study.runs})
-    return Curves(
+        return CurveSet([], {policy: Curve([], [], []) for policy in study.runs})
+    return CurveSet(
         [(at + 0.5) * end / MOMENTS / 3600 for at in range(MOMENTS)],
         {
             policy: over_seeds([averages(run.samples, of, end) for run in by_seed.values()])

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from dovetail.sim.executors import AHEAD, CannotRun, Finished
-from dovetail.sim.runs import Stage, Task, run
+from dovetail.sim.runs import RunTask, Stage, run
 
 PATIENCE = "20s"
 
@@ -25,7 +25,7 @@ class Dask:
         except (OSError, ValueError) as error:
             raise CannotRun(f"dask://{address}: no scheduler answers ({type(error).__name__})") from error
 
-    def results(self, tasks: Iterable[Task], stages: Mapping[str, Stage]) -> Finished:
+    def results(self, tasks: Iterable[RunTask], stages: Mapping[str, Stage]) -> Finished:
         """A stage is sent once and then goes from worker to worker."""
         try:
             workers = sum(self._client.nthreads().values())
@@ -36,10 +36,10 @@ class Dask:
         finally:
             self._client.close()
 
-    def _finished(self, tasks: Iterator[Task], sent: Mapping[str, Any], most: int) -> Finished:
+    def _finished(self, tasks: Iterator[RunTask], sent: Mapping[str, Any], most: int) -> Finished:
         from distributed import as_completed
 
-        running: dict[Any, Task] = {}
+        running: dict[Any, RunTask] = {}
 
         def hand_out(count: int) -> list[Any]:
             new = {self._client.submit(run, task, sent[task.stage], pure=False): task for task in islice(tasks, count)}

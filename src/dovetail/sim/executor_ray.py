@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from dovetail.sim.executors import AHEAD, CannotRun, Finished
-from dovetail.sim.runs import Stage, Task, run
+from dovetail.sim.runs import RunTask, Stage, run
 
 
 class Ray:
@@ -24,13 +24,13 @@ class Ray:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing about our runs is sent anywhere
         options: dict[str, Any] = {"address": address}
         if address is None:
-            options = {"address": "local", "num_cpus": workers}
+            options = {"address": "local", "num_cpus": workers, "_node_ip_address": "127.0.0.1"}  # loopback only
         try:
             ray.init(**options, include_dashboard=False if address is None else None, log_to_driver=False)
         except (OSError, ValueError, RuntimeError) as error:
             raise CannotRun(f"{address or 'ray'}: cannot be reached ({type(error).__name__})") from error
 
-    def results(self, tasks: Iterable[Task], stages: Mapping[str, Stage]) -> Finished:
+    def results(self, tasks: Iterable[RunTask], stages: Mapping[str, Stage]) -> Finished:
         try:
             workers = int(self._ray.cluster_resources().get("CPU", 0))
             if not workers:
@@ -40,9 +40,9 @@ class Ray:
         finally:
             self._ray.shutdown()
 
-    def _finished(self, tasks: Iterator[Task], put: Mapping[str, Any], most: int) -> Finished:
+    def _finished(self, tasks: Iterator[RunTask], put: Mapping[str, Any], most: int) -> Finished:
         remote = self._ray.remote(run)
-        running: dict[Any, Task] = {}
+        running: dict[Any, RunTask] = {}
         while True:
             for task in islice(tasks, most - len(running)):
                 running[remote.remote(task, put[task.stage])] = task

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Protocol
 
 from dovetail.sim.results import Result
-from dovetail.sim.runs import Stage, Task, run
+from dovetail.sim.runs import RunTask, Stage, run
 
 AHEAD = 2  # tasks per worker that are handed out
-Finished = Generator[tuple[Task, Result], None, None]
+Finished = Generator[tuple[RunTask, Result], None, None]
 
 
 class CannotRun(RuntimeError):
@@ -36,7 +36,7 @@ class Executor(Protocol):
 
     local: bool
 
-    def results(self, tasks: Iterable[Task], stages: Mapping[str, Stage]) -> Finished:
+    def results(self, tasks: Iterable[RunTask], stages: Mapping[str, Stage]) -> Finished:
         """`stages` by digest: those that tasks name. Closing the iterator ends what still runs."""
         ...
 
@@ -45,7 +45,7 @@ def executor_on(where: str | None, workers: int | None = None, tasks: int | None
     """`None` is this machine; `ray`, `ray://HOST:PORT` and `dask://HOST:PORT` are clusters."""
     if where is None:
         count = min(workers or cores(), tasks or 1)
-        return Pool(count) if count > 1 else Here()
+        return ProcessPool(count) if count > 1 else Here()
     engine, slashes, address = where.partition("://")
     if engine == "dask" and slashes and address:
         from dovetail.sim.executor_dask import Dask
@@ -70,12 +70,12 @@ class Here:
 
     local = True
 
-    def results(self, tasks: Iterable[Task], stages: Mapping[str, Stage]) -> Finished:
+    def results(self, tasks: Iterable[RunTask], stages: Mapping[str, Stage]) -> Finished:
         for task in tasks:
             yield task, run(task, stages[task.stage])
 
 
-class Pool:
+class ProcessPool:
     """Processes of this machine. Stages go through files, so that a worker holds no more than it needs."""
 
     local = True
@@ -83,7 +83,7 @@ class Pool:
     def __init__(self, workers: int) -> None:
         self._workers = workers
 
-    def results(self, tasks: Iterable[Task], stages: Mapping[str, Stage]) -> Finished:
+    def results(self, tasks: Iterable[RunTask], stages: Mapping[str, Stage]) -> Finished:
         with tempfile.TemporaryDirectory(prefix="dovetail-") as folder:
             for digest, stage in stages.items():
                 (Path(folder) / digest).write_bytes(pickle.dumps(stage, pickle.HIGHEST_PROTOCOL))
@@ -95,8 +95,8 @@ class Pool:
             finally:
                 _end(pool)
 
-    def _finished(self, pool: ProcessPoolExecutor, folder: str, tasks: Iterator[Task]) -> Finished:
-        running: dict[Future[Result], Task] = {}
+    def _finished(self, pool: ProcessPoolExecutor, folder: str, tasks: Iterator[RunTask]) -> Finished:
+        running: dict[Future[Result], RunTask] = {}
         while True:
             for task in islice(tasks, AHEAD * self._workers - len(running)):
                 with _interrupts_held():
@@ -107,7 +107,7 @@ class Pool:
                 yield running.pop(future), future.result()
 
 
-def run_from(folder: str, task: Task) -> Result:
+def run_from(folder: str, task: RunTask) -> Result:
     return run(task, _stage(folder, task.stage))
 
 

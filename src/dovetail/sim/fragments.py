@@ -18,7 +18,7 @@ from dovetail.policies.rows import CARD_MEMORY, CPU, KIND, Ints
 from dovetail.sim.cast import card_index
 
 
-class Cluster(NamedTuple):
+class EmptyCluster(NamedTuple):
     """The nodes before the first decision, by the engine's rows."""
 
     kind: Ints  # [node]: of its GPUs
@@ -30,7 +30,7 @@ class Cluster(NamedTuple):
     outlook: Ints  # typical pods, as policies/outlook.py lays them out
 
 
-def empty_cluster(scheduler: Scheduler) -> Cluster:
+def empty_cluster(scheduler: Scheduler) -> EmptyCluster:
     """Also where no policy needed to know typical pods: the measure does."""
     scheduler.outlook.prepare()
     size, rows = len(scheduler.ledger.nodes), scheduler.ledger.rows
@@ -39,10 +39,12 @@ def empty_cluster(scheduler: Scheduler) -> Cluster:
     held = np.zeros((*left.shape, 2), dtype=np.int64)
     first = rows.card[:size, 0]
     room = rows.cap[:size, CPU].copy()
-    return Cluster(first[:, KIND].copy(), cards, first[:, CARD_MEMORY].copy(), room, held, left, rows.outlook.copy())
+    return EmptyCluster(
+        first[:, KIND].copy(), cards, first[:, CARD_MEMORY].copy(), room, held, left, rows.outlook.copy()
+    )
 
 
-class Log(NamedTuple):
+class DecisionLog(NamedTuple):
     """Decisions as arrays."""
 
     rows: Ints  # [pod]: where it is, or NONE
@@ -50,16 +52,16 @@ class Log(NamedTuple):
     taken: Ints  # [line]: card, compute in milli, MiB
 
 
-def log_of(made: Sequence[Decision], row_of: Mapping[str, int]) -> Log:
+def log_of(made: Sequence[Decision], row_of: Mapping[str, int]) -> DecisionLog:
     if isinstance(made, Decisions):
-        return Log(made.rows, made.starts, made.taken[:, [TAKEN_CARD, TAKEN_COMPUTE, TAKEN_MEMORY]])
+        return DecisionLog(made.rows, made.starts, made.taken[:, [TAKEN_CARD, TAKEN_COMPUTE, TAKEN_MEMORY]])
     rows = [NONE if one.node is None else row_of[one.node] for one in made]
     lines = [(card_index(share), share.compute_milli, share.memory_mib) for one in made for share in one.shares]
     starts = np.cumsum([0, *(len(one.shares) for one in made)])[:-1]
-    return Log(np.array(rows, dtype=np.int64), starts, np.array(lines, dtype=np.int64).reshape(-1, 3))
+    return DecisionLog(np.array(rows, dtype=np.int64), starts, np.array(lines, dtype=np.int64).reshape(-1, 3))
 
 
-def follow(cluster: Cluster, made: Log, cpu: Ints, compiled: bool) -> tuple[Floats, Ints]:
+def follow(cluster: EmptyCluster, made: DecisionLog, cpu: Ints, compiled: bool) -> tuple[Floats, Ints]:
     """Milli of fragments, and in use, after each decision; `cluster` is brought up to where they lead."""
     after, used = np.empty(len(made.rows), dtype=np.int64), np.empty(len(made.rows), dtype=np.int64)
     run = builder(True, True).specialise(follow_entry, {}) if compiled else follow_entry

@@ -44,7 +44,7 @@ def replay(
     for template in players.templates:
         scheduler.requests.signature(template)  # known from the start, like the nodes
     scheduler.ledger.make_room(len(jobs), sum(max(1, job.gpus) for job in jobs))
-    made: list[fragments.Log] = []
+    made: list[fragments.DecisionLog] = []
     seconds, done = 0.0, 0
     for groups in _portions(arriving, jobs, players):
         started = perf_counter()
@@ -98,7 +98,12 @@ def _demand(pods: Sequence[Job], machines: Sequence[Machine]) -> Ints:
 
 
 def _columns(
-    trace: Trace, scheduler: Scheduler, jobs: Sequence[Job], demand: Ints, made: Sequence[fragments.Log], compiled: bool
+    trace: Trace,
+    scheduler: Scheduler,
+    jobs: Sequence[Job],
+    demand: Ints,
+    made: Sequence[fragments.DecisionLog],
+    compiled: bool,
 ) -> dict[str, Column]:
     """One per percent of the capacity that arrivals asked for, as the paper's analysis makes them."""
     if not scheduler.outlook.told:  # the measure is of the trace, whatever the policy knew

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from dovetail.model.visible import visible
 from dovetail.sim import jobs_file, openb
 from dovetail.sim.pod_names import check_pod_names
 from dovetail.sim.rows import FORMATS, Problem
@@ -43,4 +44,4 @@ def trace_name(path: Path) -> str:
     name = path.name
     while (suffix := Path(name).suffix.lower()) in FORMATS or suffix == ".gz":
         name = name[: -len(suffix)]
-    return name.removeprefix(POD_LIST) or path.name
+    return visible(name.removeprefix(POD_LIST) or path.name)

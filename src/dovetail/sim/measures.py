@@ -14,7 +14,7 @@ from dovetail.model.decision import Decision, Share
 from dovetail.policies.cards import part_left
 from dovetail.policies.outlook import TOTAL
 from dovetail.sim import cast, fragments
-from dovetail.sim.pending import Pending
+from dovetail.sim.pending import IdleAndWaiting
 from dovetail.sim.results import Delays, ModelUse, NodeMap, Sample, Usage
 from dovetail.sim.stage import stage
 from dovetail.sim.summary import SIZES, size_of
@@ -79,7 +79,7 @@ class Steps:
     wanted: list[int] = field(default_factory=list)  # of what is idle
     waiting: list[int] = field(default_factory=list)  # jobs
 
-    def add(self, at: float, pending: Pending) -> None:
+    def add(self, at: float, pending: IdleAndWaiting) -> None:
         self.times.append(at)
         self.idle.append(sum(pending.idle.values()))
         self.wanted.append(pending.idle_while_wanted())

@@ -16,6 +16,7 @@ from zipfile import BadZipFile
 import numpy as np
 import numpy.typing as npt
 
+from dovetail import files
 from dovetail.sim.chance import Chance
 from dovetail.sim.demand import Demand
 from dovetail.sim.pod_names import CopyNames
@@ -23,6 +24,7 @@ from dovetail.sim.trace import WHOLE, Job, Machine, Trace, TraceError
 
 RATIO = 1.3  # of the GPU capacity that pods ask for in the end, as in the paper
 MOST_ARRIVALS = 5_000_000
+MAX_ARRAY_BYTES = 8 * MOST_ARRIVALS + 2**16  # unpacked, with numpy's header: a small .npz can hold gigabytes
 Indices = npt.NDArray[np.int64]
 
 _by_name = attrgetter("name")
@@ -100,7 +102,7 @@ class Orders:
 
 def _names(path: Path) -> list[str]:
     try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+        with files.open_input(path) as raw, np.load(raw, allow_pickle=False) as file:
             return list(file.files)
     except FileNotFoundError as error:
         raise TraceError(f"{path}: there is no such file") from error
@@ -110,10 +112,16 @@ def _names(path: Path) -> list[str]:
 
 def _array(path: Path, name: str) -> npt.NDArray[np.generic]:
     try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            return np.asarray(file[name])
+        with files.open_input(path) as raw, np.load(raw, allow_pickle=False) as file:
+            size = file.zip.getinfo(f"{name}.npy").file_size  # zipfile unpacks no more than this
+            if size > MAX_ARRAY_BYTES:
+                raise ValueError(f"it holds {size:,} bytes once unpacked, more than {MAX_ARRAY_BYTES:,}")
+            array = np.asarray(file[name])
     except _UNREADABLE as error:
         raise TraceError(f"{path}: {name} cannot be read: {_reason(error)}") from error
+    if array.size > MOST_ARRIVALS:
+        raise TraceError(f"{path}: {name} has {array.size:,} entries, more than {MOST_ARRIVALS:,}")
+    return array
 
 
 def _reason(error: BaseException) -> str:

@@ -34,7 +34,7 @@ class Sizes:
         return self._heap[0] if self._heap else None
 
 
-class Pending:
+class IdleAndWaiting:
     """What is idle by model, and who waits by the models they accept. Gangs count as one, by the demand of all pods."""
 
     def __init__(self, machines: Sequence[Machine]) -> None:

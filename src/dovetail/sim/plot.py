@@ -54,7 +54,7 @@ def panels(results: Sequence[Result]) -> list[Panel]:
 
 
 def _panel(
-    title: str, x_title: str, found: curves.Curves, inks: dict[str, tuple[str, str]], start: float | None = None
+    title: str, x_title: str, found: curves.CurveSet, inks: dict[str, tuple[str, str]], start: float | None = None
 ) -> Panel:
     """From `start` on; from 0 upwards where the whole of it is shown."""
     first = found.x.index(start) if start in found.x else 0

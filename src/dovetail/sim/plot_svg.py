@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dovetail.model.visible import visible
+
 WIDTH, HEIGHT = 560, 330  # of a panel
 LEFT, RIGHT, TOP, BOTTOM = 56, 20, 40, 48  # room around its curves
 LEGEND_ROW = 22
@@ -129,7 +131,7 @@ def _stroke(line: Line) -> str:
 
 def _text(x: float, y: float, text: str, fill: str, anchor: str = "start", weight: str = "400") -> str:
     where = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-    return f'<text {where} fill="{fill}" font-weight="{weight}">{html.escape(text)}</text>'
+    return f'<text {where} fill="{fill}" font-weight="{weight}">{html.escape(visible(text))}</text>'
 
 
 def ticks(low: float, high: float, about: int) -> list[float]:

@@ -7,10 +7,12 @@ a row per workload, policy and seed, and a column per percent that had arrived.
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dovetail import files
 from dovetail.sim.load import POD_LIST, load_trace, trace_name
 from dovetail.sim.openb import is_node_list, is_pod_list
 from dovetail.sim.orders import Orders
@@ -32,7 +34,7 @@ POLICIES = {  # published name -> ours
 
 
 @dataclass(frozen=True, slots=True)
-class Curves:
+class PublishedCurves:
     """In percent of all GPU capacity, by arrived percent."""
 
     allocated: tuple[float, ...]
@@ -45,7 +47,7 @@ class Experiment:
 
     trace: Trace
     orders: Orders
-    curves: Mapping[tuple[str, int], Curves]  # our policy, seed
+    curves: Mapping[tuple[str, int], PublishedCurves]  # our policy, seed
 
     @property
     def seeds(self) -> list[int]:
@@ -69,7 +71,7 @@ def experiments(folder: Path) -> tuple[list[Experiment], list[str]]:
             continue
         orders = Orders.open(order)
         curves = {
-            (policy, seed): Curves(values, fragmented[key])
+            (policy, seed): PublishedCurves(values, fragmented[key])
             for key, values in allocated.items()
             if key in fragmented
             for workload, policy, seed in (key,)
@@ -147,7 +149,7 @@ def _records(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """With their lines."""
     header: list[str] = []
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with io.TextIOWrapper(files.open_input(path), encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
             for cells in reader:
                 place = f"{path}:{reader.line_num}"

@@ -8,8 +8,8 @@ from statistics import median
 from typing import Any
 
 from dovetail.policies.table import NODE_POLICIES
-from dovetail.sim.compare import Case, Findings, Plan, Say, plan, run_all
-from dovetail.sim.published import COLUMNS, POLICIES, Curves, Experiment
+from dovetail.sim.compare import RunPlan, RunResults, Say, TraceCase, plan, run_all
+from dovetail.sim.published import COLUMNS, POLICIES, Experiment, PublishedCurves
 from dovetail.sim.results import Inflation
 from dovetail.sim.runs import Setting
 from dovetail.sim.statistics import mean
@@ -39,7 +39,7 @@ class Gap:
         return self.allocated <= SAME_ALLOCATED + ROUNDING and self.fragmented <= SAME_FRAGMENTED + ROUNDING
 
 
-def gap(run: Inflation, published: Curves) -> Gap:
+def gap(run: Inflation, published: PublishedCurves) -> Gap:
     """A column that the run did not reach is as far off as can be."""
     ours = [run.columns.get(str(column)) for column in COLUMNS]
     allocated = [100.0 if c is None else c.allocated_pct - p for c, p in zip(ours, published.allocated, strict=True)]
@@ -49,7 +49,7 @@ def gap(run: Inflation, published: Curves) -> Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReproFindings:
     """What there is to judge: the gaps, and the runs of snug beside those of fgd."""
 
     gaps: Sequence[Gap]
@@ -59,7 +59,7 @@ class Found:
 
 def reproduce(
     given: Sequence[Experiment], say: Say, *, seeds: Sequence[int] | None = None, workers: int = 2, snug: bool = True
-) -> Found:
+) -> ReproFindings:
     """All policies on all experiments, nothing taken from the cache. `seeds`: only these."""
     told = Setting(engine="compiled")
     planned = [_planned(one, list(POLICIES.values()), told, seeds) for one in given]
@@ -67,17 +67,17 @@ def reproduce(
         for setting in (told, replace(told, told=False)):
             planned += [_planned(one, [SNUG], setting, seeds) for one in given]
     stages = {digest: stage for part in planned for digest, stage in part.stages.items()}
-    findings = Findings(Plan([task for part in planned for task in part.tasks], stages))
+    findings = RunResults(RunPlan([task for part in planned for task in part.tasks], stages))
     run_all(findings, say, workers=workers)
     return _sorted(given, findings)
 
 
-def _planned(one: Experiment, policies: Sequence[str], setting: Setting, seeds: Sequence[int] | None) -> Plan:
+def _planned(one: Experiment, policies: Sequence[str], setting: Setting, seeds: Sequence[int] | None) -> RunPlan:
     wanted = [seed for seed in one.seeds if seeds is None or seed in seeds]
-    return plan([Case(one.trace, one.orders)], policies, wanted, setting)
+    return plan([TraceCase(one.trace, one.orders)], policies, wanted, setting)
 
 
-def _sorted(given: Sequence[Experiment], findings: Findings) -> Found:
+def _sorted(given: Sequence[Experiment], findings: RunResults) -> ReproFindings:
     curves = {(one.trace.name, *key): found for one in given for key, found in one.curves.items()}
     gaps, fgd = [], {}
     snug: dict[str, dict[tuple[str, int], Inflation]] = {}
@@ -90,10 +90,10 @@ def _sorted(given: Sequence[Experiment], findings: Findings) -> Found:
             fgd[run.trace, run.seed] = run
         if (run.trace, run.policy, run.seed) in curves:
             gaps.append(gap(run, curves[run.trace, run.policy, run.seed]))
-    return Found(gaps, fgd, snug)
+    return ReproFindings(gaps, fgd, snug)
 
 
-def verdict(found: Found) -> dict[str, Any]:
+def verdict(found: ReproFindings) -> dict[str, Any]:
     """The last line of `make repro`. `pass`: whatever must hold does."""
     policies = {policy: _of_policy([g for g in found.gaps if g.policy == policy]) for policy in (*EXACT, FGD)}
     policies = {policy: figures for policy, figures in policies.items() if figures["compared"]}

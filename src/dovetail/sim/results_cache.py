@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from dovetail import kernel_cache
+from dovetail import kernel_cache, own_folder
 from dovetail.sim.results import Result
 from dovetail.sim.runs import fingerprint
 
@@ -28,8 +28,13 @@ class ResultsCache:
 
     def __init__(self, home: Path | None = None) -> None:
         self.folder = (home or kernel_cache.home()) / f"results-{fingerprint()}"
+        self._ours = False
+        with suppress(OSError):
+            self._ours = own_folder.use(self.folder) is not None
 
     def get(self, key: str) -> Result | None:
+        if not self._ours:
+            return None
         try:
             packed = self._path(key).read_bytes()
             return _DECODER.decode(zlib.decompressobj().decompress(packed, LARGEST))
@@ -37,7 +42,9 @@ class ResultsCache:
             return None
 
     def put(self, key: str, result: Result) -> None:
-        """Whole or not at all; where nothing can be written, nothing is kept."""
+        """Whole or not at all; where nothing can be written, or others may write, too, nothing is kept."""
+        if not self._ours:
+            return
         path = self._path(key)
         fresh = path.with_suffix(f".{os.getpid()}")
         packed = zlib.compress(msgspec.msgpack.encode(result), 1)
@@ -48,8 +55,9 @@ class ResultsCache:
 
     def forget_old(self) -> None:
         """Results of sources that nobody ran for a month."""
+        if not self._ours:
+            return
         with suppress(OSError):
-            self.folder.mkdir(parents=True, exist_ok=True)
             os.utime(self.folder)
         limit = time.time() - FORGET_AFTER_DAYS * 86_400
         for folder in self.folder.parent.glob("results-*"):

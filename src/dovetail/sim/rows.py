@@ -10,19 +10,24 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, BinaryIO, Protocol, TypeVar
 
+from dovetail import files
 from dovetail.sim.fields import Field, Wrong, shown
 from dovetail.sim.trace import TraceError
 
 CSV, JSONL = "csv", "jsonl"
 FORMATS = {".csv": CSV, ".jsonl": JSONL, ".ndjson": JSONL}  # suffix -> format
 MOST_PROBLEMS = 20  # said before reading is given up
-LARGEST = 4 * 2**30  # bytes, unpacked: a small gzip file can hold terabytes
+BUFFER_BYTES = 2**17  # of unpacked text
+MAX_LINE_BYTES = 2**20  # a small gzip file can hold one line of gigabytes
+MAX_LINES = 20_000_000  # or billions of empty ones
+MAX_PROBLEMS_SKIPPED = 100_000  # with `skip_bad`: each is kept, to be counted and shown
 MOST_RECORDS = 5_000_000  # a small file can ask for many machines
 
 
@@ -33,6 +38,7 @@ class Named(Protocol):
 
 Record = TypeVar("Record", bound=Named)
 Values = dict[str, Any]
+Lines = Iterable[tuple[int, str]]  # number, from 1, and text
 Build = Callable[
     [Values, int], Sequence[Record]
 ]  # (checked values, position among the rows) -> records; may raise Misfit
@@ -76,6 +82,9 @@ class Problems:
         self.found.append(Problem(self.path, line, message, costs_row))
         if not self.skip_bad and len(self.found) >= MOST_PROBLEMS:
             raise TraceError(*self.lines, f"{self.path}: {MOST_PROBLEMS} problems so far; the rest was not read")
+        if len(self.found) > MAX_PROBLEMS_SKIPPED:
+            some = self.lines[:MOST_PROBLEMS]
+            raise TraceError(*some, f"{self.path}: more than {MAX_PROBLEMS_SKIPPED:,} problems; mend the file")
 
     @property
     def lines(self) -> list[str]:
@@ -101,7 +110,7 @@ def header_of(path: Path) -> tuple[str, ...]:
     try:
         if format_of(path) != CSV:
             return ()
-        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+        with _unpacked(path) as (_, file):
             first = file.readline(2**16).decode("utf-8-sig")
         return tuple(cell.strip() for cell in _cells(first.rstrip("\r\n")))
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error, TraceError):
@@ -158,25 +167,54 @@ def _checked(row: Values, fields: Sequence[Field], line: int, problems: Problems
 
 def _rows(path: Path, fields: Sequence[Field], problems: Problems) -> Iterator[tuple[int, Values]]:
     form = format_of(path)
-    lines = _text(path).split("\n")  # not splitlines(), which also splits inside names
-    if not any(line.strip() for line in lines):
-        raise TraceError(f"{path}: is empty")
+    lines = _lines(path)
     return _csv_rows(lines, fields, problems) if form == CSV else _json_rows(lines, fields, problems)
 
 
-def _text(path: Path) -> str:
+@contextmanager
+def _unpacked(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """The file as it is on disk, and its text: the same stream unless it is gzipped."""
+    with files.open_input(path) as raw:
+        if path.suffix.lower() != ".gz":
+            yield raw, raw
+            return
+        with io.BufferedReader(gzip.GzipFile(fileobj=raw), BUFFER_BYTES) as text:  # GzipFile.readline is slow
+            yield raw, text
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines that are not blank, with their numbers, from 1. Holds one line at a time, whatever the file holds."""
     try:
-        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
-            data = file.read(LARGEST + 1)
+        with _unpacked(path) as (raw, file):
+            yield from _decoded(path, raw, file, files.max_bytes(files.MAX_TRACE_BYTES))
+    except files.TooLarge as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror}; {error.advice}") from error
     except (OSError, EOFError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise TraceError(f"{path}: cannot be read: {reason}") from error
-    if len(data) > LARGEST:
-        raise TraceError(f"{path}: is larger than {LARGEST // 2**30} GiB; split it")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise TraceError(f"{path}: is not UTF-8 text (byte {error.start:,}); save it as UTF-8") from error
+
+
+def _decoded(path: Path, raw: BinaryIO, file: BinaryIO, limit: int) -> Iterator[tuple[int, str]]:
+    before, number, blank = 0, 0, True
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if before + len(line) > limit:
+            raise files.TooLarge(limit, None if file is raw else raw.tell())
+        if len(line) > MAX_LINE_BYTES:
+            raise TraceError(f"{path}:{number}: is longer than {MAX_LINE_BYTES:,} bytes; write one record per line")
+        if number > MAX_LINES:
+            raise TraceError(f"{path}: has more than {MAX_LINES:,} lines; split it")
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            where = before + error.start
+            raise TraceError(f"{path}: is not UTF-8 text (byte {where:,}); save it as UTF-8") from error
+        before += len(line)
+        if text := text.rstrip("\n"):
+            blank = blank and not text.strip()
+            yield number, text
+    if blank:
+        raise TraceError(f"{path}: is empty")
 
 
 def _cells(line: str) -> list[str]:
@@ -185,9 +223,9 @@ def _cells(line: str) -> list[str]:
     return next(csv.reader([line], strict=True), [])
 
 
-def _csv_rows(lines: list[str], fields: Sequence[Field], problems: Problems) -> Iterator[tuple[int, Values]]:
+def _csv_rows(lines: Lines, fields: Sequence[Field], problems: Problems) -> Iterator[tuple[int, Values]]:
     columns: list[str] = []
-    for number, line in enumerate(lines, 1):
+    for number, line in lines:
         if not line.strip():
             continue
         try:
@@ -221,10 +259,10 @@ def _columns(cells: list[str], fields: Sequence[Field], number: int, problems: P
     return columns
 
 
-def _json_rows(lines: list[str], fields: Sequence[Field], problems: Problems) -> Iterator[tuple[int, Values]]:
+def _json_rows(lines: Lines, fields: Sequence[Field], problems: Problems) -> Iterator[tuple[int, Values]]:
     known = [each.name for each in fields]
     complained: set[str] = set()  # unknown keys: said once each, not for every row
-    for number, line in enumerate(lines, 1):
+    for number, line in lines:
         if not line.strip():
             continue
         try:

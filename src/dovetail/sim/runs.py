@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import hashlib
-import os
-import shutil
-import tempfile
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -54,7 +50,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Task:
+class RunTask:
     """One policy on one stage under one seed. Without `order` one is drawn."""
 
     stage: str  # digest
@@ -73,13 +69,13 @@ def trace_of(stage: Stage) -> Trace:
     return compressed(replace(made, name=GENERATED), stage.compress)
 
 
-def run(task: Task, stage: Stage, progress: Progress | None = None) -> Result:
+def run(task: RunTask, stage: Stage, progress: Progress | None = None) -> Result:
     if task.setting.engine == COMPILED:
         warm_up(task.policy, task.setting)
     return _replay(trace_of(stage), task, progress)
 
 
-def _replay(trace: Trace, task: Task, progress: Progress | None) -> Result:
+def _replay(trace: Trace, task: RunTask, progress: Progress | None) -> Result:
     setting = task.setting
     if setting.mode == TIME:
         from dovetail.sim.timeline import replay as run_in_time
@@ -110,17 +106,9 @@ WARM_UP = Trace(
 @cache
 def warm_up(policy: str, setting: Setting) -> None:
     """Once a process: compiles what the policy needs, or reads it from disk, so that no run's speed counts it."""
-    if not kernel_cache.prepare():
-        _compile_for_now()
-    _replay(WARM_UP, Task("", WARM_UP.name, policy, 0, setting), None)
+    kernel_cache.prepare_for_now()
+    _replay(WARM_UP, RunTask("", WARM_UP.name, policy, 0, setting), None)
     kernel_cache.remember(_mark(policy, setting))
-
-
-def _compile_for_now() -> None:
-    """Where no folder can be written; numba would write beside the sources, and not notice when they change."""
-    folder = tempfile.mkdtemp(prefix="dovetail-kernels-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    os.environ["NUMBA_CACHE_DIR"] = folder
 
 
 def is_warm(policy: str, setting: Setting) -> bool:
@@ -138,7 +126,7 @@ def digest_of(stage: Stage) -> str:
     return hashlib.sha256(msgspec.msgpack.encode([kind, stage])).hexdigest()
 
 
-def key_of(task: Task) -> str:
+def key_of(task: RunTask) -> str:
     """The same for runs that must find the same, with these sources."""
     order: list[object] = []
     if task.order is not None:

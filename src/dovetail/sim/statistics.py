@@ -28,7 +28,7 @@ class Better(IntEnum):
     MORE = 1
 
 
-class Verdict(Enum):
+class SeedVerdict(Enum):
     """What the seeds say about a difference."""
 
     BETTER = "better"
@@ -69,7 +69,7 @@ class Difference:
     wins: int
     ties: int
     losses: int
-    verdict: Verdict
+    verdict: SeedVerdict
 
     @property
     def low(self) -> float:
@@ -239,17 +239,17 @@ def difference(policy: Mapping[int, float], baseline: Mapping[int, float], bette
     )
 
 
-def _verdict(gains: Sequence[float], margin: float | None, better: Better) -> Verdict:
+def _verdict(gains: Sequence[float], margin: float | None, better: Better) -> SeedVerdict:
     middle = mean(gains)
     if not any(gains):
-        return Verdict.EQUAL
+        return SeedVerdict.EQUAL
     if margin is None:
-        return Verdict.ONE_SEED
+        return SeedVerdict.ONE_SEED
     if abs(middle) <= margin:
-        return Verdict.UNCLEAR
+        return SeedVerdict.UNCLEAR
     if better == Better.NEITHER:
-        return Verdict.DIFFERENT
-    return Verdict.BETTER if better * middle > 0 else Verdict.WORSE
+        return SeedVerdict.DIFFERENT
+    return SeedVerdict.BETTER if better * middle > 0 else SeedVerdict.WORSE
 
 
 def mean(values: Sequence[float]) -> float:

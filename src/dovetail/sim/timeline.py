@@ -15,7 +15,7 @@ from dovetail.model.order import natural
 from dovetail.model.pod import Group, Pod
 from dovetail.sim import cast, measures
 from dovetail.sim.measures import Life, Steps
-from dovetail.sim.pending import Pending
+from dovetail.sim.pending import IdleAndWaiting
 from dovetail.sim.profiles import profile_of
 from dovetail.sim.results import Timed
 from dovetail.sim.stage import stage
@@ -27,7 +27,7 @@ REPORT_EVERY = 256  # jobs that ended
 Progress = Callable[[int], None]
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """A line of the log. What a GPU gives at a moment is the larger of the sums of `milli` and of `memory_mib`, each
     as a part of the card, over the pods that are on it then."""
 
@@ -49,7 +49,7 @@ def replay(
     told: bool = True,
     mode: str = "compiled",
     progress: Progress | None = None,
-    log: list[Entry] | None = None,
+    log: list[LogEntry] | None = None,
 ) -> Timed:
     """One run. `seed` draws which of equally good nodes is taken (0: the first in the trace), `queue` is `backfill`
     or `strict`. `told`: policies that prepare for typical pods are given those of the trace, else they learn."""
@@ -120,14 +120,14 @@ class Play:
     machines: Sequence[Machine]
     hopeless: set[int]
     progress: Progress | None = None
-    log: list[Entry] | None = None
+    log: list[LogEntry] | None = None
     now: float = 0.0
     events: int = 0
     decisions: int = 0
     seconds: float = 0.0
     ended: int = 0
     lives: list[Life] = field(init=False)
-    pending: Pending = field(init=False)
+    pending: IdleAndWaiting = field(init=False)
     steps: Steps = field(init=False)
     _machine_of: dict[str, Machine] = field(init=False)  # by the node's name
     _leaving: list[tuple[float, int]] = field(init=False)  # (when, job): a heap
@@ -135,7 +135,7 @@ class Play:
 
     def __post_init__(self) -> None:
         self.lives = [Life() for _ in self.players.jobs]
-        self.pending, self.steps = Pending(self.machines), Steps()
+        self.pending, self.steps = IdleAndWaiting(self.machines), Steps()
         self._machine_of = {node.name: m for node, m in zip(cast.nodes_of(self.machines), self.machines, strict=True)}
         self._leaving, self._staying = [], []
 
@@ -176,7 +176,7 @@ class Play:
     def _arrive(self, n: int) -> None:
         job = self.players.jobs[n]
         if n in self.hopeless:
-            self._note(Entry(self.now, "refused", job.name))
+            self._note(LogEntry(self.now, "refused", job.name))
             self._count_end()
             return
         self.pending.add(job)
@@ -207,7 +207,7 @@ class Play:
     def _give_up(self, group: Group) -> None:
         """The cluster is empty and still did not take it: a gang that the policy now and then places badly."""
         job = self.players.jobs[self.players.job_of[group.pods[0].uid]]
-        self._note(Entry(self.now, "refused", job.name))
+        self._note(LogEntry(self.now, "refused", job.name))
         self.pending.remove(job)
         self._count_end()
         self._handle(PodsGone(self.now, tuple(pod.uid for pod in group.pods)))
@@ -245,15 +245,15 @@ class Play:
             for decision in places:
                 self.pending.take(self._machine_of[str(decision.node)], decision.shares, sign)
 
-    def _entries(self, what: str, job: Job, places: Sequence[Decision]) -> Iterator[Entry]:
+    def _entries(self, what: str, job: Job, places: Sequence[Decision]) -> Iterator[LogEntry]:
         if self.log is not None:
             for decision in places:
                 gpus = tuple(map(cast.card_index, decision.shares))
                 machine = self._machine_of[str(decision.node)]
                 memory = decision.shares[0].memory_mib if gpus else 0
-                yield Entry(self.now, what, job.name, decision.uid, machine.name, gpus, job.gpu_milli, memory)
+                yield LogEntry(self.now, what, job.name, decision.uid, machine.name, gpus, job.gpu_milli, memory)
 
-    def _note(self, entry: Entry) -> None:
+    def _note(self, entry: LogEntry) -> None:
         if self.log is not None:
             self.log.append(entry)
 

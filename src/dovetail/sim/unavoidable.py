@@ -57,7 +57,7 @@ def _amounts(job: Job) -> Amounts:
 
 def _forced(machines: Sequence[Machine], jobs: Sequence[tuple[bool, Job]], times: Floats, last: float) -> Floats:
     """By moment, the milli that are idle while wanted. `jobs` with whether they accept exactly these models."""
-    ceiling, crowd = Ceiling(machines), Crowd(machines)
+    ceiling, crowd = Ceiling(machines), JobsOfModels(machines)
     forced = np.zeros(len(times))
     arrivals, ends = _moments(jobs, times, last)
     for n in range(len(times)):
@@ -170,7 +170,7 @@ class Reach:
         return (self._sums & (1 << limit + 1) - 1).bit_length() - 1
 
 
-class Crowd:
+class JobsOfModels:
     """Jobs that accept exactly these models and must be there, running or waiting, by how much GPU they ask for."""
 
     def __init__(self, machines: Sequence[Machine]) -> None:

@@ -20,6 +20,7 @@ from dovetail.kube.api.reflector import Batch, Pace, Reflector
 from dovetail.kube.api.retry import World
 from dovetail.kube.api.typed import Unreadable
 from dovetail.kube.api.watch import Changed, Deleted, NotServed, Replaced
+from tests.kube.logged import Logged
 
 PODS = "/api/v1/pods"
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -187,7 +188,7 @@ class Consumer:
     def __init__(self) -> None:
         self.pods: dict[str, objects.Pod] = {}  # name -> pod
         self.batches: list[Batch[objects.Pod]] = []
-        self.reports: list[str] = []
+        self.reports = Logged()
         self._news = asyncio.Event()
 
     def deliver(self, batch: Batch[objects.Pod]) -> None:
@@ -233,7 +234,7 @@ async def reflecting(
             more.pop("deliver", consumer.deliver),
             pace=pace or Pace(),
             world=world,
-            report=consumer.reports.append,
+            report=consumer.reports,
             **more,
         )
         task = asyncio.create_task(reflector.run())

@@ -102,6 +102,38 @@ def test_everything_else_a_cluster_says(tmp_path: Path) -> None:
     assert (found.insecure, found.server_name, found.proxy) == (True, "kubernetes", "http://proxy:3128")
 
 
+def test_a_connection_that_is_not_verified_is_said_with_context_and_cluster(tmp_path: Path) -> None:
+    path = write(tmp_path / "config", config(cluster={"insecure-skip-tls-verify": True}))
+    [said] = from_files([path]).doubts
+    assert said.startswith("TLS VERIFICATION IS OFF for cluster ")
+    for fact in (
+        "https://",
+        "cluster one (https://one:6443)",
+        f"context one of {path}",
+        "remove insecure-skip-tls-verify",
+    ):
+        assert fact in said
+    assert SECRET not in said
+
+
+@pytest.mark.parametrize(
+    ("server", "doubted"),
+    [
+        ("https://10.0.0.1:6443", False),
+        ("http://10.0.0.1:8080", True),
+        ("http://127.0.0.1:8001", False),  # kubectl proxy
+        ("http://localhost:8001", False),
+        ("http://127.0.0.1.example.com:8001", True),
+        ("http://localhost@example.com", True),
+    ],
+)
+def test_a_connection_without_tls_is_said_unless_it_stays_on_this_machine(
+    tmp_path: Path, server: str, doubted: bool
+) -> None:
+    found = from_files([write(tmp_path / "config", config(cluster={"server": server}))])
+    assert any("NOT ENCRYPTED" in doubt and server in doubt for doubt in found.doubts) is doubted
+
+
 def test_acting_as_somebody_else(tmp_path: Path) -> None:
     user = {"token": SECRET, "as": "jane", "as-groups": ["dev", "ops"], "as-uid": "7", "as-user-extra": {"a/b": ["x"]}}
     found = from_files([write(tmp_path / "config", config(user=user))])
@@ -128,6 +160,9 @@ def test_acting_as_somebody_else(tmp_path: Path) -> None:
         ({**config(), "clusters": []}, "FILE: contexts[one].cluster: there is no cluster 'one' in clusters"),
         ({**config(), "users": None}, "FILE: contexts[one].user: there is no user 'one' in users"),
         (config(cluster={"server": "one:6443"}), "FILE: clusters[one].cluster.server: must be a URL"),
+        (config(cluster={"server": "https://one:99999"}), "FILE: clusters[one].cluster.server: must be a URL"),
+        (config(cluster={"server": "https://["}), "FILE: clusters[one].cluster.server: must be a URL"),
+        (config(cluster={"server": "https://one:1\r\nX: y"}), "FILE: clusters[one].cluster.server: must be a URL"),
         (
             config(cluster={"proxy-url": "socks5://x"}),
             "FILE: clusters[one].cluster.proxy-url: only http:// and https://",

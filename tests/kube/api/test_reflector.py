@@ -38,7 +38,9 @@ async def test_what_is_there_and_then_what_changes() -> None:
             assert consumer.pods["a"].spec.node_name == "n1"
             assert isinstance(consumer.batches[0][0], Replaced)
             assert reflector.health().connected
-        assert stub.asked(watch=False) == [{"resourceVersion": "0", "limit": "500"}]
+        assert stub.asked(watch=False) == [
+            {"resourceVersion": "0", "resourceVersionMatch": "NotOlderThan", "limit": "500"}
+        ]
         (asked,) = stub.asked(watch=True)
         assert asked["resourceVersion"] == "10"
         assert asked["allowWatchBookmarks"] == "true"
@@ -106,6 +108,22 @@ async def test_a_server_that_ends_every_watch_at_once_is_not_hammered() -> None:
         assert clock.slept == [0.1, 0.2, 0.4]  # 0.2, 0.4, 0.8 with dice at 0: the lower end, half
 
 
+async def test_a_server_that_is_back_is_not_waited_for_as_long_as_it_was_away() -> None:
+    """It is away for some tries, then refuses once as it does not know its roles, and the old version next."""
+    too_old = event("ERROR", failure(410, "Expired", "too old resource version"))
+    async with serving() as stub:
+        stub.lists = [lists(version=5), lists(pod("a", 9), version=9)]
+        stub.watches = [*[drops] * 10, refuses(403, "Forbidden"), streams(too_old), streams(hangs)]
+        clock = Clock()
+        async with reflecting(stub, clock, Pace(backoff=Backoff(first=0.2, longest=2.0))) as (_, consumer):
+            await consumer.until(lambda: consumer.names == ["a"])
+        # 0.2, 0.4, … while it is away (the client tries some of these twice), then 0.2, 0.4: half, with dice at 0
+        away = clock.slept[:-2]
+        assert len(away) >= 3
+        assert away == [0.1, 0.2, 0.4, 0.8, *[1.0] * 9][: len(away)]
+        assert clock.slept[-2:] == [0.1, 0.2]
+
+
 async def test_troubles_are_forgotten_once_a_watch_lives() -> None:
     clock = Clock()
 
@@ -124,6 +142,7 @@ async def test_troubles_are_forgotten_once_a_watch_lives() -> None:
 async def test_a_server_that_breaks_every_watch_after_an_event_is_not_hammered_with_lists() -> None:
     oops = event("ERROR", failure(500))
     async with serving() as stub:
+        stub.lists = [lists(version=5)]
         stub.watches = [streams(added(pod("x", 5)), oops)] * 3 + [streams(added(pod("a", 5)), hangs)]
         clock = Clock()
         async with reflecting(stub, clock, Pace(backoff=Backoff(first=0.2))) as (_, consumer):
@@ -183,7 +202,7 @@ async def test_a_list_whose_next_page_expired_starts_again_in_one_piece() -> Non
             await consumer.until(lambda: consumer.names == ["b", "c"])
             assert len(consumer.batches) == 1  # half a list is never delivered
         assert stub.asked(watch=False) == [
-            {"resourceVersion": "0", "limit": "500"},
+            {"resourceVersion": "0", "resourceVersionMatch": "NotOlderThan", "limit": "500"},
             {"limit": "500", "continue": "more"},
             {},
         ]
@@ -250,6 +269,33 @@ async def test_a_resource_that_is_taken_away_is_not_served_any_more() -> None:
             assert not reflector.health().served
 
 
+LACKS = 'pods is forbidden: User "dovetail" cannot list resource "pods" in API group "" at the cluster scope'
+
+
+async def test_a_forbidden_resource_that_is_not_needed_holds_nothing_up() -> None:
+    async with serving() as stub:
+        stub.lists = [refuses(403, "Forbidden", LACKS), refuses(403, "Forbidden", LACKS), lists(pod("a"))]
+        clock = Clock()
+        async with reflecting(stub, clock, without="pods are not counted") as (reflector, consumer):
+            await asyncio.wait_for(reflector.synced(), 20)
+            assert consumer.batches[0] == [NotServed()]
+            await consumer.until(lambda: consumer.names == ["a"])
+            assert reflector.health().served
+            first, second = consumer.reports  # once, although it was forbidden twice
+            assert 'lacks verb "list" on resource "pods"' in first
+            assert "pods are not counted" in first
+            assert "can be read now" in second
+        assert clock.slept == [60, 60]
+
+
+async def test_a_forbidden_resource_that_is_needed_is_waited_for() -> None:
+    async with serving() as stub:
+        stub.lists = [refuses(403, "Forbidden", LACKS), lists(pod("a"))]
+        async with reflecting(stub) as (_, consumer):
+            await consumer.until(lambda: consumer.names == ["a"])
+            assert [NotServed()] not in consumer.batches
+
+
 async def test_an_unreadable_pod_is_reported_and_its_next_good_version_is_taken() -> None:
     async with serving() as stub:
         stub.lists = [lists(pod("a"), pod("bad", nodeName=7), version=10)]
@@ -302,3 +348,89 @@ async def test_a_missing_permission_is_said_and_tried_again() -> None:
         async with reflecting(stub) as (reflector, consumer):
             await consumer.until(lambda: consumer.names == ["a"])
             assert 'user "dovetail" lacks verb "list" on resource "pods"' in reflector.health().error
+
+
+async def test_a_list_after_410_asks_for_what_is_not_older_than_what_was_seen() -> None:
+    """With a limit and no resourceVersionMatch the server answers with the past, from which it cannot watch."""
+    async with serving() as stub:
+        stub.lists = [
+            lists(pod("a"), version=10),
+            lists(pod("b"), version=90, rest="more"),
+            lists(pod("c"), version=90),
+        ]
+        stub.watches = [refuses(410, "Expired"), streams(hangs)]
+        async with reflecting(stub, first_version="") as (_, consumer):
+            await consumer.until(lambda: consumer.names == ["b", "c"])
+        assert stub.asked(watch=False) == [
+            {"limit": "500"},
+            {"limit": "500", "resourceVersion": "10", "resourceVersionMatch": "NotOlderThan"},
+            {"limit": "500", "continue": "more"},
+        ]
+
+
+async def test_a_list_older_than_what_was_seen_is_not_taken() -> None:
+    """A server that does not know resourceVersionMatch, or a cache in between. The newest state is asked for next."""
+    async with serving() as stub:
+        stub.lists = [lists(pod("a"), version=10), lists(version=9), lists(pod("b"), version=11)]
+        stub.watches = [streams(added(pod("a", 10)), event("ERROR", failure(410))), streams(hangs)]
+        async with reflecting(stub) as (_, consumer):
+            await consumer.until(lambda: consumer.names == ["b"])
+            replaced = [each for batch in consumer.batches for each in batch if isinstance(each, Replaced)]
+            assert [(len(each.items), each.rewound) for each in replaced] == [(1, False), (1, False)]
+        assert [asked.get("resourceVersion") for asked in stub.asked(watch=False)] == ["0", "10", None]
+
+
+async def test_a_restored_server_is_believed_and_said_to_be_rewound() -> None:
+    async with serving() as stub:
+        stub.lists = [lists(pod("a"), version=10), refuses(504, "Timeout"), lists(pod("b"), version=5)]
+        stub.watches = [refuses(410, "Expired"), streams(hangs)]
+        async with reflecting(stub) as (_, consumer):
+            await consumer.until(lambda: consumer.names == ["b"])
+            [last] = consumer.batches[-1]
+            assert isinstance(last, Replaced)
+            assert last.rewound
+            assert any("the newest state is 5, after 10" in line for line in consumer.reports)
+
+
+async def test_a_trouble_is_said_once_and_its_end_with_how_long_it_took() -> None:
+    clock = Clock()
+
+    async def a_while(*_: object) -> None:
+        clock.at += 2
+
+    async with serving() as stub:
+        stub.lists = [lists(pod("a"), version=10)]
+        stub.watches = [*[streams(drops)] * 6, streams(a_while, added(pod("b", 11)), hangs)]
+        async with reflecting(stub, clock, Pace(backoff=Backoff(first=2.0, longest=2.0))) as (reflector, consumer):
+            await consumer.until(lambda: consumer.names == ["a", "b"])
+            await asyncio.sleep(0)
+            assert [line.partition(": ")[2].partition(":")[0] for line in consumer.reports] == [
+                "GET /api/v1/pods",
+                "watching again, after 8.0 s",
+            ]
+            health = reflector.health()
+            assert (health.broken, health.failures, health.age) == (6, 0, 0)
+
+
+async def test_an_idle_watch_that_stays_open_is_the_end_of_a_trouble() -> None:
+    async with serving() as stub:
+        stub.watches = [streams(drops), streams(hangs)]
+        async with reflecting(stub) as (_, consumer):
+            async with asyncio.timeout(20):
+                while len(consumer.reports) < 2:
+                    await asyncio.sleep(0.01)
+            assert "watching again" in consumer.reports[1]
+
+
+async def test_the_age_grows_while_lists_succeed_and_watches_do_not() -> None:
+    """A server that lists the past for ever: every answer is prompt, and nothing new is ever seen."""
+    clock = Clock()
+    async with serving() as stub:
+        stub.lists = [lists(pod("a"), version=10)]
+        stub.watches = [streams(event("ERROR", failure(410, "Expired")))]
+        async with reflecting(stub, clock, Pace(backoff=Backoff(first=2.0, longest=2.0))) as (reflector, consumer):
+            await consumer.until(lambda: len(consumer.batches) > 30)
+            health = reflector.health()
+            assert health.age > 25
+            assert health.quiet <= 2
+            assert len(consumer.reports) == 1

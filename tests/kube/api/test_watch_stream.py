@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.kube import objects
@@ -13,6 +13,7 @@ from dovetail.kube.api import watch
 from dovetail.kube.api.typed import Reader, Ref, Unreadable
 from dovetail.kube.api.watch import Changed, Deleted, Event, Garbled, Lines, WatchReader
 from tests.kube.api.stub import added, bookmark, deleted, event, failure, modified, pod
+from tests.properties import with_examples
 
 # U+0085 and U+2028 end lines for Python's str.splitlines, not for the API server.
 TEXTS = ["", "web", "näve", "名前", "line\u0085end", "a\u2028b", "\\n", '"quoted"', "🂡" * 50]
@@ -50,7 +51,7 @@ def streams_and_cuts(draw: st.DrawFn) -> tuple[bytes, list[int]]:
 
 
 @given(streams_and_cuts())
-@settings(deadline=None)
+@with_examples(100)
 def test_however_the_stream_is_cut_the_events_are_the_same(case: tuple[bytes, list[int]]) -> None:
     stream, cuts = case
     chunks = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]

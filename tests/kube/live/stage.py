@@ -11,6 +11,7 @@ from dovetail.engine.scheduler import Scheduler
 from dovetail.kube import objects
 from dovetail.kube.api.typed import Ref
 from dovetail.kube.api.watch import Changed, Deleted
+from dovetail.kube.gangs import Gangs
 from dovetail.kube.live.binder import Binder, Claimed, Fate, Outcome
 from dovetail.kube.live.driver import Driver
 from dovetail.kube.live.mirror import Mirror
@@ -19,6 +20,7 @@ from dovetail.kube.live.tell import Condition, Note, Teller
 from dovetail.kube.settings import Settings
 from dovetail.model.events import Bind
 from dovetail.model.pod import Pod
+from tests.kube.logged import Logged
 from tests.kube.manifests import ALLOCATED, Object, card, container, node
 
 WHOLE = {"nvidia.com/gpu": 1, "nvidia.com/gpucores": 100}
@@ -35,6 +37,7 @@ class Hands:
 
     def submit(self, bind: Bind, claimed: Claimed = tuple) -> None:
         self.binds.append(bind)
+        self.under_way[bind.pod.uid] = bind
         self.claimed = claimed()  # of the last one
 
     def note(self, note: Note) -> None:
@@ -50,14 +53,12 @@ class Hands:
 class Stage:
     """`async with Stage() as stage:`, then say what happens and `await stage.settle()`."""
 
-    def __init__(self) -> None:
+    def __init__(self, unknown_group: str = "wait", settings: Settings | None = None) -> None:
         self.clock = 1000.0
-        self.log: list[str] = []
+        self.log = Logged()
         self.scheduler = Scheduler(mode="interpreted")
-        self.mirror = Mirror(Reader({"dovetail": Settings()}), lambda: self.clock)
-        self.driver = Driver(
-            self.scheduler, self.mirror, epoch="1.me", now=lambda: self.clock, log=lambda text: self.log.append(text)
-        )
+        self.mirror = Mirror(Reader({"dovetail": settings or Settings()}), lambda: self.clock, Gangs(unknown_group))
+        self.driver = Driver(self.scheduler, self.mirror, epoch="1.me", now=lambda: self.clock, log=self.log)
         self.hands = Hands()
         self.doubts = 0
         self.driver.doubt = self._doubt
@@ -99,6 +100,7 @@ class Stage:
 
     def answer(self, fate: Fate, bind: Bind, item: Object | None = None, message: str = "") -> None:
         self.driver.outcome(Outcome(bind, fate, message, read(item) if item is not None else None))
+        self.hands.under_way.pop(bind.pod.uid, None)
 
     def holders(self) -> set[str]:
         """Names of pods that hold something in the ledger."""

@@ -16,6 +16,7 @@ from dovetail.kube.api.retry import World
 from dovetail.kube.live.binder import Binder, Claimed, Fate, Outcome
 from dovetail.kube.live.reader import EPOCH, Reader
 from dovetail.kube.live.tell import Condition, Teller
+from dovetail.kube.log import silent
 from dovetail.kube.settings import Settings
 from dovetail.model.decision import Decision, Share
 from dovetail.model.device import Device
@@ -81,9 +82,9 @@ WORLD = World(sleep=_at_once, chance=lambda: 0.0)
 
 async def _bind(
     server: Any,
-    nodes: dict[str, Node] | None = None,
     may_write: Callable[[], bool] = lambda: True,
     claimed: Claimed = tuple,
+    objection: Callable[[Bind, bool], str] = lambda bind, waited: "",
 ) -> Outcome:
     pod = Reader({"dovetail": Settings()}).pod(read(waiting("a"))).pod
     outcomes: list[Outcome] = []
@@ -94,8 +95,9 @@ async def _bind(
     binder = Binder(
         server,
         Settings().vendors,
-        nodes={"n": NODE} if nodes is None else nodes,
+        nodes={"n": NODE},
         version_of=lambda bind: "1",
+        objection=objection,
         settled=nothing,  # type: ignore[arg-type]
         volumes=nothing,
         report=outcomes.append,
@@ -152,11 +154,23 @@ async def test_a_refusal_that_is_sure_needs_no_stamp() -> None:
     assert server.sent == ["POST"]
 
 
-@pytest.mark.parametrize("nodes", [{}, {"n": Node("n", {}, (Device("GPU-new", 0, "NVIDIA", "T4", 1024),))}])
-async def test_nothing_is_bound_to_a_node_or_a_card_that_is_gone(nodes: dict[str, Node]) -> None:
+async def test_nothing_is_bound_that_would_not_be_placed_so_any_more() -> None:
     server = Server()
-    assert (await _bind(server, nodes)).fate is Fate.CHANGED
-    assert server.sent == ["GET"]
+    outcome = await _bind(server, objection=lambda bind, waited: "node n is gone")
+    assert (outcome.fate, outcome.message) == (Fate.OUTDATED, "node n is gone")
+    assert server.sent == []
+
+
+async def test_every_try_is_held_against_the_present_and_a_write_that_may_come_true_is_stamped_first() -> None:
+    server, asked = Server(LOST), []
+
+    def objection(bind: Bind, waited: bool) -> str:
+        asked.append(waited)
+        return "node n: node is cordoned" if waited else ""
+
+    assert (await _bind(server, objection=objection)).fate is Fate.CHANGED
+    assert asked == [False, True]
+    assert server.sent == ["POST", "GET", "PATCH"]
 
 
 async def test_nothing_is_sent_while_the_lease_may_be_anothers() -> None:
@@ -187,7 +201,7 @@ async def test_no_condition_follows_once_a_pod_is_about_to_be_bound() -> None:
         may_write=lambda: True,
         busy=lambda: False,
         now=lambda: 0.0,
-        log=lambda _: None,
+        log=silent,
         world=WORLD,
     )
     running = asyncio.create_task(teller.run())

@@ -1,4 +1,4 @@
-"""Binds of which nobody knows yet whether they came true: no failure of whatever kind gives their cards away."""
+"""Binds of which not known yet whether they came true: no failure of whatever kind gives their cards away."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from dovetail.model.reason import Reason
 from dovetail.model.volumes import VolumeChoice
 from tests.kube.live.stage import read, waiting
 from tests.kube.live.test_binder_faults import LOST, NODE, WORLD, Server
+from tests.kube.logged import Logged
 
 pytestmark = pytest.mark.asyncio
 POD = Reader({"dovetail": Settings()}).pod(read(waiting("a"))).pod
@@ -30,6 +31,7 @@ def binder_of(api: Any, outcomes: list[Outcome], **more: Any) -> Binder:
     given: dict[str, Any] = {
         "nodes": {"n": NODE},
         "version_of": lambda bind: "1",
+        "objection": lambda bind, waited: "",
         "settled": nothing,
         "volumes": nothing,
         "report": outcomes.append,
@@ -76,11 +78,11 @@ class Garbled(Server):
 
 
 async def test_an_answer_that_cannot_be_read_is_asked_for_again_while_a_write_may_come_true() -> None:
-    server, said = Garbled(4, LOST, Forbidden("no", code=403)), list[str]()
-    assert (await bind(server, log=said.append)).fate is Fate.CHANGED
+    server, said = Garbled(4, LOST, Forbidden("no", code=403)), Logged()
+    assert (await bind(server, log=said)).fate is Fate.CHANGED
     assert server.count == -1
     assert len(said) == 1
-    assert "nobody knows yet whether it is bound" in said[0]
+    assert "not known yet whether it is bound" in said[0]
 
 
 async def test_an_answer_that_cannot_be_read_is_a_refusal_where_nothing_can_come_true() -> None:
@@ -97,6 +99,9 @@ async def test_a_pod_with_nulls_is_read_as_the_watch_reads_it() -> None:
 async def test_a_lock_that_cannot_be_given_back_changes_nothing_about_the_bind() -> None:
     class Stuck:
         async def take(self, bind: Bind) -> bool:
+            return True
+
+        def holds(self, bind: Bind) -> bool:
             return True
 
         async def give_back(self, bind: Bind, bound: bool) -> None:

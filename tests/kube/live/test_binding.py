@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dovetail.kube.live.binding import binding
+import pytest
+
+from dovetail.kube.live.binding import UnknownCard, binding
 from dovetail.kube.vendors import DEFAULT_VENDORS
 from dovetail.model.decision import Decision, Share
 from dovetail.model.device import Device
@@ -71,6 +73,11 @@ def test_a_name_too_long_for_a_label_is_no_label() -> None:
 
 def test_where_kubelet_picks_the_card_none_is_written_down() -> None:
     assert "annotations" not in written(node(enforcer=Enforcer.STOCK), (Share(1, "GPU-a", 15360, 1000),))
+
+
+def test_a_card_that_the_node_does_not_have_is_never_left_out() -> None:
+    with pytest.raises(UnknownCard, match="node n1 does not register card GPU-old"):
+        written(node(), (Share(1, "GPU-old", 3000, 300),))
 
 
 def test_a_pod_without_cards_carries_nothing() -> None:

@@ -11,10 +11,12 @@ from dovetail.model.decision import Share
 from tests.kube.live.stage import Stage, gpu_node, read, waiting
 from tests.kube.manifests import ALLOCATED, CORES, GPU, MEM, Object, container, node
 
+TO_ALLOCATE = "hami.io/vgpu-devices-to-allocate"
 MLU_ALLOCATED = "hami.io/cambricon-mlu-devices-allocated"
 MLU = "cambricon.com/vmlu"
-A, B = "GPU-a,NVIDIA,500,3:", "GPU-b,NVIDIA,700,4:"
-SHARE_A, SHARE_B = Share(0, "GPU-a", 500, 30), Share(0, "GPU-b", 700, 40)
+A, B = "GPU-a,NVIDIA,500,3:", "GPU-b,NVIDIA,500,3:"
+SHARE_A, SHARE_B = Share(0, "GPU-a", 500, 30), Share(0, "GPU-b", 500, 30)
+PART = {MEM: 500, CORES: 3}
 
 
 def says(item: Object, text: str, key: str = ALLOCATED, on: str = "") -> Object:
@@ -26,30 +28,42 @@ def says(item: Object, text: str, key: str = ALLOCATED, on: str = "") -> Object:
 
 def plain_node(name: str = "n", cards: int = 1) -> Object:
     """With the vendor's own plugin: kubelet picks the card."""
-    return node(name, allocatable={GPU: str(cards)})
+    labels = {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": str(cards)}
+    return node(name, labels=labels, allocatable={GPU: str(cards)})
 
 
 class TestReading:
     def held(self, item: Object) -> tuple[tuple[Share, ...] | None, str]:
-        running, problems = Reader({"dovetail": Settings()}).running(read(item))
-        return running.shares, " ".join(map(str, problems))
+        held, problems = Reader({"dovetail": Settings()}).running(read(item))
+        return held.running.shares, " ".join(map(str, problems))
 
     def pod(self, *containers: Object, init: tuple[Object, ...] = ()) -> Object:
         item = waiting("p")
         item["spec"] |= {"containers": list(containers), "initContainers": list(init), "nodeName": "n"}
         return item
 
-    def test_as_many_cards_as_were_asked_for_are_read_as_they_are_written(self) -> None:
-        two = self.pod(container({GPU: 2, MEM: 1, CORES: 1}))
+    def test_as_many_cards_as_were_asked_for_are_read(self) -> None:
+        two = self.pod(container({GPU: 2, **PART}))
         assert self.held(says(two, f"{A}{B};")) == ((SHARE_A, SHARE_B), "")
         assert self.held(says(two, f"{A};")) == ((SHARE_A,), "")
+
+    @pytest.mark.parametrize("text", ["GPU-a,NVIDIA,0,0:;", "GPU-a,NVIDIA,2147483647,100:;"])
+    def test_amounts_are_those_asked_for(self, text: str) -> None:
+        """The record says 0 MiB, or all that a number can hold: the pod asked for 500 MiB and 3 %."""
+        assert self.held(says(self.pod(container({GPU: 1, **PART})), text)) == ((SHARE_A,), "")
+
+    def test_what_was_written_for_the_plugin_serves_where_the_record_is_gone(self) -> None:
+        item = says(self.pod(container({GPU: 1, **PART})), f"{A};", key=TO_ALLOCATE)
+        assert self.held(item) == ((SHARE_A,), "")
+        half = says(self.pod(container({GPU: 2, **PART})), f"{A};", key=TO_ALLOCATE)  # the plugin took one out
+        assert self.held(half) == (None, "")
 
     def test_cards_of_a_vendor_that_was_not_asked_for_are_ignored(self) -> None:
         shares, said = self.held(says(self.pod(container()), f"{A}{B};"))
         assert shares == ()
         assert "Pod ml/p" in said
         assert ALLOCATED in said
-        both = says(says(self.pod(container({GPU: 1})), f"{A};"), "MLU-a,MLU,1,1:;", MLU_ALLOCATED)
+        both = says(says(self.pod(container({GPU: 1, **PART})), f"{A};"), "MLU-a,MLU,1,1:;", MLU_ALLOCATED)
         shares, said = self.held(both)
         assert shares == (SHARE_A,)
         assert MLU_ALLOCATED in said
@@ -58,7 +72,7 @@ class TestReading:
     @pytest.mark.parametrize("text", [";", ",,0,0:;", " "])
     def test_a_string_without_cards_is_nothing_to_speak_of(self, text: str) -> None:
         assert self.held(says(self.pod(container()), text)) == ((), "")
-        assert self.held(says(self.pod(container({GPU: 1})), text)) == (None, "")
+        assert self.held(says(self.pod(container({GPU: 1, **PART})), text)) == (None, "")
 
     @pytest.mark.parametrize(
         "text",
@@ -76,21 +90,21 @@ class TestReading:
 
     def test_segments_that_are_not_the_containers_count_in_all(self) -> None:
         """HAMi loses empty ones, and older versions leave out init containers."""
-        idle, asks = container(name="idle"), container({GPU: 2}, name="asks")
+        idle, asks = container(name="idle"), container({GPU: 2, **PART}, name="asks")
         fewer = self.pod(idle, asks, container(name="other"))
         assert self.held(says(fewer, f"{A}{B};")) == ((SHARE_A, SHARE_B), "")
         more = self.pod(asks)
         assert self.held(says(more, f";{A}{B};")) == ((SHARE_A, SHARE_B), "")
-        without_init = self.pod(container({GPU: 1}), init=(container(name="i"), container(name="j")))
+        without_init = self.pod(container({GPU: 1, **PART}), init=(container(name="i"), container(name="j")))
         assert self.held(says(without_init, f"{A};")) == ((Share(2, "GPU-a", 500, 30),), "")
 
     def test_init_containers_have_cards_of_their_own(self) -> None:
-        item = self.pod(container({GPU: 1}), init=(container({GPU: 2}, name="init"),))
+        item = self.pod(container({GPU: 1, **PART}), init=(container({GPU: 2, **PART}, name="init"),))
         assert self.held(says(item, f"{A}{B};{A};")) == ((SHARE_A, SHARE_B, Share(1, "GPU-a", 500, 30)), "")
         assert self.held(says(item, f"{A};{A}{B};"))[0] is None
 
     def test_cards_of_several_vendors_are_all_read(self) -> None:
-        item = says(self.pod(container({GPU: 1, MLU: 1})), f"{A};")
+        item = says(self.pod(container({GPU: 1, MLU: 1, **PART})), f"{A};")
         assert self.held(says(item, "MLU-a,MLU,9,1:;", MLU_ALLOCATED)) == ((SHARE_A, Share(0, "MLU-a", 9, 10)), "")
 
 

@@ -11,6 +11,7 @@ import pytest
 from dovetail.kube.api.errors import Conflict, NotFound, Unavailable
 from dovetail.kube.api.retry import World
 from dovetail.kube.live.election import Arrival, Election, Terms
+from dovetail.kube.log import silent
 
 pytestmark = pytest.mark.asyncio
 
@@ -52,7 +53,8 @@ class Leases:
 
     def _answer(self) -> bytes:
         assert self.lease is not None
-        return msgspec.json.encode({**self.lease, "metadata": {"resourceVersion": str(self.version)}})
+        meta = {**self.lease["metadata"], "resourceVersion": str(self.version)}
+        return msgspec.json.encode({**self.lease, "metadata": meta})
 
 
 class Clock:
@@ -68,7 +70,7 @@ class Clock:
 
 def candidate(api: Leases, clock: Clock, name: str, quick: bool = True) -> Election:
     world = World(now=lambda: clock.now, sleep=clock.sleep, chance=lambda: 0.0)
-    log = list[str]().append
+    log = silent
     terms = Terms(duration=15.0, deadline=10.0, retry=0.01 if quick else 2.0)
     given: Any = api
     return Election(given, name, name="d", namespace="n", terms=terms, now=lambda: clock.now, log=log, world=world)
@@ -97,6 +99,17 @@ async def test_after_a_goodbye_nobody_waits() -> None:
     await first.release()
     assert await second.acquire() is Arrival.AFTER_GOODBYE
     assert clock.now == 0.0
+
+
+async def test_a_holder_that_stops_before_its_writes_are_known_is_fenced_and_not_waited_for() -> None:
+    """It was told to stop before it was ready: writes of its predecessor may still be on the wire."""
+    api, clock = Leases(), Clock()
+    first, second = candidate(api, clock, "a"), candidate(api, clock, "b")
+    await first.acquire()
+    await first.release(clean=False)
+    assert not first.is_sure()
+    assert await second.acquire() is Arrival.TAKEN_OVER
+    assert 1.0 <= clock.now < 2.0  # instead of the 15 s of the lease
 
 
 async def test_one_that_was_killed_and_comes_back_under_its_name_takes_over_at_once() -> None:

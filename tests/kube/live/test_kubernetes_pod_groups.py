@@ -13,9 +13,10 @@ from dovetail.kube import objects
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.typed import Ref
 from dovetail.kube.api.watch import Changed, Deleted, NotServed, Replaced
-from dovetail.kube.live.gangs import KUBERNETES
+from dovetail.kube.groups import KUBERNETES
 from dovetail.kube.live.hami_lock import HamiLocks
-from dovetail.kube.live.sources import POD_GROUPS, Sources
+from dovetail.kube.live.pod_group_watches import POD_GROUPS
+from dovetail.kube.live.sources import Sources
 from dovetail.kube.live.volume_mirror import VolumeMirror
 from dovetail.kube.settings import Settings
 from tests.kube.live.stage import Stage, gpu_node, waiting
@@ -49,7 +50,7 @@ def placed(stage: Stage) -> list[str]:
 def test_every_kind_of_pod_group_is_watched_and_allowed() -> None:
     stage, unused = Stage(), cast(Any, None)
     volumes, locks = cast(VolumeMirror, unused), cast(HamiLocks, unused)
-    sources = Sources(cast(Api, unused), stage.driver, volumes, locks, Settings().vendors, lambda: 0.0, print)
+    sources = Sources(cast(Api, unused), stage.driver, volumes, locks, Settings().vendors, lambda: 0.0, stage.log)
     paths = [reflector.path for reflector in sources.reflectors]
     assert f"/apis/{KUBERNETES}/{OLD}/podgroups" in paths
     assert f"/apis/{KUBERNETES}/{NEW}/podgroups" in paths
@@ -68,8 +69,11 @@ class TestWaiting:
             await stage.settle()
             assert placed(stage) == []
             said = stage.hands.conditions["uid-a"]
-            assert said.reason == "GroupIncomplete"  # and not Unschedulable: no node would help
-            assert said.message.startswith("PodGroup ml/gang (scheduling.k8s.io) does not exist")
+            assert said.reason == "GroupUnknown"  # and not Unschedulable: no node would help
+            assert said.message == (
+                "the API server does not serve scheduling.k8s.io PodGroups; install the CRD or remove the "
+                "field spec.schedulingGroup.podGroupName."
+            )
 
     async def test_members_are_placed_once_the_group_and_enough_of_them_are_there(self) -> None:
         async with Stage() as stage:
@@ -110,8 +114,9 @@ class TestWaiting:
             await stage.settle()
             assert stage.hands.conditions["uid-a"].reason == "Unschedulable"  # there is no node yet
             hear(stage, gone, version=NEW)
+            stage.clock += 2.0  # numbers of one gang are not written more than once a second
             await stage.settle()
-            assert stage.hands.conditions["uid-a"].reason == "GroupIncomplete"
+            assert stage.hands.conditions["uid-a"].reason == "GroupUnknown"
             stage.nodes(gpu_node())
             await stage.settle()
             assert placed(stage) == []

@@ -15,6 +15,7 @@ from dovetail.kube.api.watch import Changed
 from dovetail.kube.live.driver import Driver
 from dovetail.kube.live.service import Options, Service
 from dovetail.kube.live.tell import Condition, Note
+from dovetail.kube.log import silent
 from dovetail.kube.settings import Settings
 from dovetail.model.decision import Decision, Share
 from dovetail.model.events import Bind
@@ -52,12 +53,13 @@ class Stand:
         self.server = Server()
         api: Any = self.server
         options = Options(identity="me", profiles={"dovetail": Settings()})
-        self.service = Service(api, options, now=lambda: 1000.0, log=lambda text: None)
+        self.service = Service(api, options, now=lambda: 1000.0, log=silent)
 
     async def lead(self) -> Driver:
         await self.service.election.acquire()
         self.driver = self.service.driver = self.service._put_together((1, 34))
-        self.service.mirror.hear_nodes([Changed(msgspec.convert(gpu_node(), objects.Node))])
+        self.driver.happened(self.service.mirror.hear_nodes([Changed(msgspec.convert(gpu_node(), objects.Node))]))
+        self.driver.take_truth()
         self.hear(waiting("a"))
         return self.driver
 
@@ -84,7 +86,9 @@ class Stand:
         await self.driver.teller.run()
 
     async def binding(self) -> None:
-        self.driver.binder.submit(self.bind())
+        pod = self.bind().pod
+        [decision] = self.service.scheduler.place([self.service.mirror.gangs.group(pod)])
+        self.driver.binder.submit(Bind(pod, decision))
 
     async def volume(self) -> None:
         await self.service._bind_volumes(self.bind(VolumeChoice("ml/c", "uid-c", "n", "v", "1")))
@@ -107,10 +111,10 @@ POD = "/api/v1/namespaces/ml/pods/a"
 WRITERS: list[tuple[Callable[[Stand], Coroutine[Any, Any, None]], set[str]]] = [
     (Stand.condition, {f"{POD}/status"}),
     (Stand.event, {"/apis/events.k8s.io/v1/namespaces/ml/events"}),
-    (Stand.binding, {f"{POD}/binding", POD}),  # and the label
+    (Stand.binding, {f"{POD}/binding", f"{POD}/status"}),  # and the label
     (Stand.volume, {"/api/v1/persistentvolumes/v"}),
     (Stand.claim, {"/api/v1/namespaces/ml/persistentvolumeclaims/c"}),
-    (Stand.stamp, {POD}),
+    (Stand.stamp, {f"{POD}/status"}),
 ]
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from dovetail.kube import objects
 from dovetail.kube.api.typed import Ref
-from dovetail.kube.api.watch import Changed, Deleted
+from dovetail.kube.api.watch import Changed, Deleted, Replaced
 from dovetail.kube.live.binder import Fate
+from dovetail.kube.live.kernels import Kernels
 from dovetail.kube.live.patience import is_refusal
+from dovetail.model.events import PodGone
+from dovetail.model.pod import Group
 from tests.kube.live.stage import Stage, bound, gpu_node, read, waiting
 from tests.kube.manifests import Object
 
@@ -121,6 +125,72 @@ async def test_a_pod_that_nobody_will_ask_for_is_found_by_the_safety_net() -> No
         assert stage.driver.counts.rescued == 1
 
 
+async def _is_rescued(stage: Stage, uid: str) -> bool:
+    """The engine and the binder forget the pod without a word; the safety net finds it again."""
+    stage.hands.under_way.pop(uid, None)
+    stage.scheduler.handle(PodGone(stage.clock, uid))
+    before = stage.driver.counts.rescued
+    stage.clock += 100.0
+    stage.driver.happened(())
+    await stage.settle()
+    return stage.driver.counts.rescued == before + 1 and uid in stage.scheduler.ledger.pods
+
+
+async def test_a_pod_whose_placement_was_outdated_once_is_in_the_safety_net() -> None:
+    async with Stage() as stage:
+        stage.nodes(gpu_node())
+        stage.pods(waiting("a"))
+        await stage.settle()
+        stage.answer(Fate.OUTDATED, stage.hands.binds[0])
+        await stage.settle()
+        assert len(stage.hands.binds) == 2
+        assert await _is_rescued(stage, "uid-a")
+
+
+async def test_a_pod_that_rests_after_a_refusal_is_left_to_its_timer() -> None:
+    async with Stage() as stage:
+        stage.nodes(gpu_node())
+        stage.pods(waiting("a"))
+        await stage.settle()
+        stage.answer(Fate.REFUSED, stage.hands.binds[0])
+        await stage.settle()
+        assert not await _is_rescued(stage, "uid-a")
+        assert stage.driver.counts.rescued == 0
+
+
+class _GangsWait:
+    """In place of the kernels: gangs wait for theirs, and a later group of the same name takes the earlier one's."""
+
+    def __init__(self) -> None:
+        self.parked: dict[str, Callable[[], object]] = {}
+        self.ready = False
+
+    def admit(self, group: Group, _: int, again: Callable[[], object]) -> str:
+        if self.ready or not group.pods[0].group:
+            return ""
+        self.parked[group.name] = again
+        return "not compiled"
+
+
+async def test_a_pod_that_left_a_gang_that_waits_for_its_kernel_is_in_the_safety_net() -> None:
+    async with Stage() as stage:
+        kernels = _GangsWait()
+        stage.driver.kernels = cast(Kernels, kernels)
+        stage.nodes(gpu_node(cards=2))
+        _pod_group(stage, 1)
+        stage.pods(waiting("a", labels=GANG), waiting("b", labels=GANG))
+        await stage.settle()
+        stage.pods(waiting("b", version=2), waiting("a", version=2, labels={**GANG, "x": "y"}))
+        await stage.settle()
+        assert [bind.pod.name for bind in stage.hands.binds] == ["b"]
+        kernels.ready = True
+        for again in kernels.parked.values():
+            again()
+        await stage.settle()
+        assert [bind.pod.name for bind in stage.hands.binds] == ["b", "a"]
+        assert await _is_rescued(stage, "uid-b")
+
+
 async def test_pods_of_others_that_kubelet_refuses_are_not_our_concern() -> None:
     async with Stage() as stage:
         stage.nodes(gpu_node())
@@ -133,7 +203,7 @@ async def test_pods_of_others_that_kubelet_refuses_are_not_our_concern() -> None
 
 
 async def test_a_pod_group_that_comes_while_its_pods_are_bound_frees_nothing() -> None:
-    async with Stage() as stage:
+    async with Stage(unknown_group="alone") as stage:
         stage.nodes(gpu_node(cards=2))
         stage.pods(waiting("a", labels=GANG))
         await stage.settle()
@@ -300,3 +370,19 @@ async def test_locks_of_other_schedulers_pods_are_known_to_be_somebodys() -> Non
 )
 async def test_only_pods_that_never_ran_were_refused(status: Object, refused: bool) -> None:
     assert is_refusal(msgspec.convert(status, objects.PodStatus)) is refused
+
+
+@pytest.mark.parametrize("rewound", [False, True])
+async def test_a_list_older_than_an_answer_does_not_free_a_card(rewound: bool) -> None:
+    """The list was begun before our write; only a server restored from a backup knows less for good."""
+    async with Stage() as stage:
+        stage.nodes(gpu_node())
+        stage.pods(waiting("a"))
+        await stage.settle()
+        (bind,) = stage.hands.binds
+        stage.answer(Fate.CHANGED, bind, bound("a", bind, version=5))
+        await stage.settle()
+        stage.driver.hear_pods([Replaced([read(waiting("a", 3)), read(waiting("b", 4))], [], rewound)])
+        await stage.settle()
+        assert len(stage.hands.binds) == (2 if rewound else 1)
+        assert stage.mirror.holds("uid-a") is not rewound

@@ -76,9 +76,9 @@ def test_a_bound_pod_is_read_by_the_template_it_waited_with(
     }
     labels = {"app": "web", "hami.io/vgpu-node": "n", "topology.kubernetes.io/zone": "a"}  # the server copies zones
     bound, _ = reader.running(_pod(spec={**spec, "nodeName": "n"}, annotations=given, labels=labels))
-    assert bound.pod == replace(waiting, labels={"app": "web", "topology.kubernetes.io/zone": "a"})
-    assert bound.shares is not None
-    assert [share.uuid for share in bound.shares] == ["GPU-n-0"]
+    assert bound.running.pod == replace(waiting, labels={"app": "web", "topology.kubernetes.io/zone": "a"})
+    assert bound.record is not None
+    assert [share.uuid for share in bound.record] == ["GPU-n-0"]
     assert len(read) == 1
 
 
@@ -126,3 +126,12 @@ def test_a_node_that_comes_again_is_heard_though_it_says_the_same() -> None:
     mirror.hear_nodes([first])
     assert [type(each) for each in mirror.hear_nodes([Deleted(Ref("", "n", "n"), first.object)])] == [NodeGone]
     assert [type(each) for each in mirror.hear_nodes([_node("2")])] == [NodeChanged]
+
+
+def test_pods_of_a_pool_are_placed_on_its_nodes_only_and_stay_the_same_when_bound() -> None:
+    reader = Reader({"dovetail": Settings()}, (("pool", "a"),))
+    waiting = reader.pod(_pod(spec={"nodeSelector": {"disk": "ssd"}})).pod
+    assert waiting.node_rules.selector == (("disk", "ssd"), ("pool", "a"))
+    marked = {"dovetail.dev/bound-by": "kube-system/dovetail-scheduler"}
+    bound = _pod(spec={"nodeSelector": {"disk": "ssd"}, "nodeName": "n"}, annotations=marked)
+    assert reader.pod(bound).pod == waiting

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dovetail.kube.live.binder import Fate
-from dovetail.kube.live.driver import LONGEST_PAUSE
+from dovetail.kube.live.refusals import LONGEST_PAUSE
 from dovetail.kube.live.tell import Condition
 from dovetail.model.events import Bind
 from tests.kube.live.stage import Stage, bound, gpu_node, waiting

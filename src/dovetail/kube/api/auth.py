@@ -79,8 +79,9 @@ class Credentials:
         headers = connection.headers
         if token:
             headers = (*headers, ("Authorization", f"Bearer {token}"))
-        if any(sign in text for header in headers for text in header for sign in "\r\n\0"):
-            raise ConfigError(f"{connection.source}: a token, or whom to impersonate, holds a line break; remove it")
+        if any(sign < " " or sign == "\x7f" for header in headers for text in header for sign in text):
+            message = "a token, or whom to impersonate, holds a line break or another control character; remove it"
+            raise ConfigError(f"{connection.source}: {message}")
         self._proof = (headers, self._context())
         self._read_at = self._world.now()
 

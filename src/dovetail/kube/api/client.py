@@ -111,13 +111,14 @@ class Api:
     async def list_pages(
         self, path: str, reader: Reader[T], *, version: str = "0", limit: int = PAGE, params: Params | None = None
     ) -> AsyncGenerator[Page[T], None]:
-        """The list, page by page. `version` "0" = the server's watch cache, as it is; "" = the newest state.
+        """The list, page by page. `version` "0" = the server's watch cache, as it is; "" = the newest state; any other
+        = a state that is not older.
 
         Raises Gone when the list grew too old between two pages: what was yielded is to be dropped. `limit` 0 = no
         pages. Servers ignore it for version "0".
         """
         fixed = {**(params or {}), **({"limit": str(limit)} if limit else {})}
-        asked = [self._ask_page(path, {**fixed, **({"resourceVersion": version} if version else {})})]
+        asked = [self._ask_page(path, {**fixed, **_not_older_than(version)})]
         try:
             while True:
                 token = await asked[0].rest
@@ -267,6 +268,12 @@ class Api:
 
 def encoded(body: object) -> bytes:
     return body if isinstance(body, bytes) else msgspec.json.encode(body)
+
+
+def _not_older_than(version: str) -> dict[str, str]:
+    """With a limit and without resourceVersionMatch, servers answer with the state *at* that version (KEP-2523). The
+    pages that follow name no version: their token holds it, and servers refuse both."""
+    return {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"} if version else {}
 
 
 def _head(fixed: Params, headers: tuple[tuple[str, str], ...]) -> bytes:

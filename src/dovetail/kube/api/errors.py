@@ -54,6 +54,7 @@ class Forbidden(ApiError):
     """403. `missing` says which permission, or is None where something else than RBAC refused."""
 
     missing: Permission | None = None
+    namespace_ends = False  # nothing may be created in a namespace that is being deleted
 
 
 class NotFound(ApiError):
@@ -123,9 +124,9 @@ def status_of(body: bytes | bytearray | msgspec.Raw) -> Status:
     try:
         return _STATUS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Status(
-            message=printable(bytes(memoryview(body)[:LONGEST_MESSAGE]).decode(errors="replace"), LONGEST_MESSAGE)
-        )
+        # At most four bytes a character: `printable` cuts before a character that the slice has split.
+        text = bytes(memoryview(body)[: 4 * (LONGEST_MESSAGE + 1)]).decode(errors="replace")
+        return Status(message=printable(text, LONGEST_MESSAGE))
 
 
 def error_of(code: int, body: bytes | bytearray | msgspec.Raw, what: str, retry_after: str | None = None) -> ApiError:
@@ -144,7 +145,13 @@ def error_of(code: int, body: bytes | bytearray | msgspec.Raw, what: str, retry_
     )
     if isinstance(error, Forbidden):
         error.missing = missing
+        error.namespace_ends = _has_cause(status.details, "NamespaceTerminating")
     return error
+
+
+def _has_cause(details: Any, reason: str) -> bool:
+    causes = details.get("causes") if isinstance(details, dict) else None
+    return isinstance(causes, list) and any(isinstance(one, dict) and one.get("reason") == reason for one in causes)
 
 
 def missing_permission(message: str) -> Permission | None:

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import msgspec
 import yaml
 
+from dovetail import files
 from dovetail.kube.api.proxy import proxy_for
 from dovetail.kube.problems import printable
 from dovetail.kube.yaml_text import TextError, documents
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_LOOPBACK = re.compile(r"http://(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?(/|\Z)")
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
@@ -139,6 +142,19 @@ class Connection:
     plugin_folder: Path | None = None  # relative commands start here
     cluster_extension: Any = None  # what the plugin may be told of the cluster
     headers: tuple[tuple[str, str], ...] = ()  # impersonation
+    cluster: str = ""  # its name in the kubeconfig
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What makes the connection unsafe, said at every start."""
+        where = f"cluster {printable(self.cluster)} ({printable(self.server, 300)}), {self.source}"
+        harm = "whoever is on the way there can read our credentials and answer in the API server's place"
+        if self.server.startswith("https:") and self.insecure:
+            fix = "remove insecure-skip-tls-verify and set certificate-authority-data"
+            return (f"TLS VERIFICATION IS OFF for {where}: {harm}; {fix}",)
+        if self.server.startswith("http:") and not _LOOPBACK.match(self.server):
+            return (f"THE CONNECTION IS NOT ENCRYPTED for {where}: {harm}; use an https:// server",)
+        return ()
 
 
 def find(
@@ -239,11 +255,20 @@ def read_file(path: Path) -> File:
         raise ConfigError(f"{path}: {place.strip('.`') or 'the file'}: {message[0].lower()}{message[1:]}") from None
 
 
+def _is_server(text: str) -> bool:
+    """A URL with a host and, if it has one, a port that exists."""
+    try:
+        parts = urlsplit(text)
+        return text.isprintable() and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def _connection(source: str, context: Context, cluster: tuple[Path, Cluster], user: tuple[Path, User]) -> Connection:
     (cluster_file, at), (user_file, who) = cluster, user
     where = f"{cluster_file}: clusters[{printable(context.cluster)}]"
     me = f"{user_file}: users[{printable(context.user)}]"
-    if not at.server.startswith(("https://", "http://")):
+    if not _is_server(at.server):
         raise ConfigError(f"{where}.cluster.server: must be a URL such as https://10.0.0.1:6443")
     if at.proxy_url and not at.proxy_url.startswith(("http://", "https://")):
         raise ConfigError(f"{where}.cluster.proxy-url: only http:// and https:// proxies are supported")
@@ -276,6 +301,7 @@ def _connection(source: str, context: Context, cluster: tuple[Path, Cluster], us
         plugin_folder=user_file.absolute().parent,
         cluster_extension=_extension(at),
         headers=_impersonation(who),
+        cluster=context.cluster,
     )
 
 
@@ -336,7 +362,7 @@ def _file(beside: Path, path: str | None, where: str) -> Path | None:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return files.read_input(path, files.MAX_SETTINGS_BYTES)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; correct the path") from None
     except OSError as error:

@@ -10,19 +10,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dovetail.kube.api.client import PAGE, Api
-from dovetail.kube.api.errors import ApiError, Gone, NotFound
+from dovetail.kube.api.errors import ApiError, Forbidden, Gone, NotFound, Unavailable
 from dovetail.kube.api.kubeconfig import ConfigError
-from dovetail.kube.api.retry import BACKOFF, REAL, Backoff, World
-from dovetail.kube.api.typed import Reader, Unreadable
+from dovetail.kube.api.retry import REAL, Backoff, World
+from dovetail.kube.api.typed import Reader, Unreadable, is_older
 from dovetail.kube.api.watch import Event, Garbled, Heard, Lines, NotServed, Replaced, WatchReader
+from dovetail.kube.log import DEBUG, WARNING, Log, silent
 
 T = TypeVar("T")
 Batch = list[Event[T]]
 Deliver = Callable[[Batch[T]], Awaitable[None] | None]
 SHORT = 1.0  # seconds; a watch that ends sooner is a failure, whatever it said
+SOON = Backoff(longest=2.0)  # also how long the view stays old once the server is back
+REMIND = 300.0  # seconds between two reports of a trouble that goes on
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,8 @@ class Pace:
     watch: float = 300.0  # a watch ends after one to two times this, and the next one begins
     quiet: float = 150.0  # no byte for so long: the connection is dead. Servers send a bookmark a minute
     recheck: float = 60.0  # between two looks for a resource that is not served
-    backoff: Backoff = BACKOFF
+    hurry: float = 2.0  # the same where objects of it are wanted
+    backoff: Backoff = SOON
 
 
 PACE = Pace()
@@ -43,11 +47,13 @@ class Health:
     """How a reflector is, for readiness and metrics."""
 
     synced: bool  # a whole list was delivered once
-    served: bool  # the server knows the resource
+    served: bool  # the server knows the resource, and lets us read it where it is not needed
     connected: bool  # a watch is open
     quiet: float  # seconds since the server last said anything; under a minute or two in an idle cluster
+    age: float  # seconds since a watch last showed that nothing is missed: since its last byte, or since it broke
     failures: int  # in a row
     lists: int  # since the start; grows when watches are lost
+    broken: int  # lists and watches that failed, since the start
     error: str  # the last one, kept when all is well again; "" = never
 
 
@@ -70,11 +76,18 @@ class Reflector(Generic[T]):
         first_version: str = "0",
         pace: Pace = PACE,
         world: World = REAL,
-        report: Callable[[str], None] = lambda text: None,
+        report: Log = silent,
+        on_watch: Callable[[bool], None] = lambda is_open: None,
+        on_begin: Callable[[], None] = lambda: None,
+        wanted: Callable[[], bool] | None = None,
+        without: str = "",
     ) -> None:
         """`params` may hold fieldSelector and labelSelector. `deliver` gets every batch; if it returns an awaitable,
         that is waited for, and the server with it. `first_version` "" = list the newest state in pages of `limit`.
-        `report` gets a line whenever something went wrong."""
+        `report` gets a line when something goes wrong, and one when a watch lives again. `on_watch` hears True when a
+        watch opens, and False when a list or a watch fails; `on_begin` is called before each of them is asked for.
+        `wanted`: whether a resource that is not served is needed soon. `without`: what does not work while the resource
+        may not be read; where it is given, a resource that is forbidden is taken as one that is not served."""
         self.path = path
         self.version = ""  # resourceVersion we have seen; "" = none
         self._api, self._deliver, self._params = api, deliver, dict(params or {})
@@ -86,9 +99,17 @@ class Reflector(Generic[T]):
         self._synced = asyncio.Event()
         self._served, self._connected = True, False
         self._heard_at = self._began = world.now()
-        self._failures = self._lists = 0
+        self._lived_at = world.now()  # when a watch last showed that nothing is missed
+        self._broke_at: float | None = None  # None = all is well
+        self._reported_at = 0.0
+        self._failures = self._lists = self._broken = 0
+        self._reached = True  # the last trouble was an answer of the server
         self._error = ""
         self._garbled_at: str | None = None
+        self._on_watch, self._on_begin, self._wanted, self._without = on_watch, on_begin, wanted, without
+        self._absent: tuple[type[ApiError], ...] = (NotFound, Forbidden) if without else (NotFound,)
+        self._task: asyncio.Task[Any] | None = None  # that runs us
+        self._renewing = False
 
     async def synced(self) -> None:
         """Returns once the first list was delivered, or is known not to exist."""
@@ -105,25 +126,39 @@ class Reflector(Generic[T]):
             served=self._served,
             connected=self._connected,
             quiet=self._world.now() - self._heard_at,
+            age=self._world.now() - self._lived_at,
             failures=self._failures,
             lists=self._lists,
+            broken=self._broken,
             error=self._error,
         )
 
+    def renew(self) -> None:
+        """Begin the watch again from where it is: it may be dead without knowing it."""
+        if self._connected and self._task is not None and not self._renewing:
+            self._renewing = True
+            self._task.cancel()
+
     async def run(self) -> None:
         """Until cancelled. What `deliver` raises is raised."""
+        self._task = asyncio.current_task()
         while True:
             try:
                 if self._must_list:
                     await self._list()
                 await self._watch()
                 continue
-            except NotFound as error:
+            except self._absent as error:
                 if self._must_list:
                     await self._not_served(error)
                     continue
-                self._must_list = True  # the CRD went while we watched; the list will say so
+                self._must_list = True  # the CRD or the right went while we watched; the list will say so
                 trouble: Exception = error
+            except asyncio.CancelledError:
+                if not self._renewing or (self._task is not None and self._task.uncancel() > 0):
+                    raise
+                self._renewing = False
+                continue
             except Gone as error:
                 self._must_list, trouble = True, error
             except (ApiError, ConfigError, Garbled, _Again) as error:
@@ -132,31 +167,41 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         """All objects, as one `Replaced`."""
+        self._on_begin()
         items: list[T] = []
         unreadable: list[Unreadable] = []
-        version = "" if self._newest else self.version or self._first
+        version, listed = "" if self._newest else self.version or self._first, ""
         try:
             async for page in self._api.list_pages(
                 self.path, self._reader, version=version, limit=self._limit, params=self._params
             ):
                 items += page.items
                 unreadable += page.unreadable
-                self.version, self._heard_at = page.version, self._world.now()
+                listed, self._heard_at = page.version, self._world.now()
+                if version and is_older(listed, self.version):
+                    raise Unavailable(f"a list at {listed} is older than what was seen at {self.version}", code=504)
         except ApiError as error:
             # The server answered, but not from that version: it knows it no more, or (restored) not yet.
             self._newest = self._newest or error.code == 410 or error.code >= 500
             if isinstance(error, Gone):
                 self._limit = 0  # pages came too slowly for their token: take all at once
             raise
-        self._newest = self._must_list = False
-        self._served = True
+        rewound = is_older(listed, self.version)  # by a list of the newest state: there is nothing newer to wait for
+        if rewound:
+            self._report(
+                f"{self.path}: the newest state is {listed}, after {self.version}: was etcd restored?", WARNING
+            )
+        if self._without and not self._served:
+            self._report(f"{self.path}: can be read now", path=self.path)
+        self.version, self._newest, self._must_list, self._served = listed, False, False, True
         self._lists += 1
         self._watching.start(unreadable)
-        await self._hand_over([Replaced(items, unreadable)])
+        await self._hand_over([Replaced(items, unreadable, rewound)])
         self._synced.set()
 
     async def _watch(self) -> None:
         """Changes since the last version, until the server ends the watch in good order."""
+        self._on_begin()
         self._began, seconds = self._world.now(), self._pace.watch * (1 + self._world.chance())
         params = {
             **self._params,
@@ -168,6 +213,8 @@ class Reflector(Generic[T]):
         lines = Lines()
         async with self._api.stream(self.path, params, quiet=min(self._pace.quiet, seconds + 15)) as read:
             self._connected, self._heard_at = True, self._world.now()
+            self._on_watch(True)
+            settled = asyncio.get_running_loop().call_later(SHORT, self._lives)  # an idle resource says nothing
             try:
                 while chunk := await read():
                     self._heard_at = self._world.now()
@@ -175,18 +222,21 @@ class Reflector(Generic[T]):
                     if whole:
                         await self._take(self._watching.read(whole))
             finally:
+                settled.cancel()
                 self._connected = False
         if self._is_young():
             raise _Again("the server ended the watch at once")
         self._failures = 0
+        self._lives()
 
     async def _take(self, heard: Heard[T]) -> None:
         if heard.events:
             await self._hand_over(heard.events)
         if heard.version:
-            self.version, self._garbled_at = heard.version, None
+            self.version, self._garbled_at, self._lived_at = heard.version, None, self._world.now()
             if not self._is_young():
                 self._failures = 0
+                self._lives()
         if heard.error is not None:
             self._must_list = True
             raise _Again(f"the server ended the watch: {heard.error.code} {heard.error.reason}: {heard.error.message}")
@@ -195,6 +245,13 @@ class Reflector(Generic[T]):
             self._must_list = self._garbled_at == self.version
             self._garbled_at = self.version
             raise _Again(heard.garbled)
+
+    def _lives(self) -> None:
+        """The watch is open and is not about to end: nothing is missed."""
+        self._lived_at = self._world.now()
+        if self._broke_at is not None:
+            self._report(f"{self.path}: watching again, after {self._lived_at - self._broke_at:.1f} s", path=self.path)
+            self._broke_at = None
 
     def _is_young(self) -> bool:
         """Watches that die young say nothing of the server's health: while they do, waits grow."""
@@ -205,22 +262,43 @@ class Reflector(Generic[T]):
         if waiting is not None:
             await waiting
 
-    async def _not_served(self, error: NotFound) -> None:
+    async def _not_served(self, error: ApiError) -> None:
         """Nothing to list: say so once, and look again now and then."""
         if self._served:
             self._served, self.version = False, ""
             self._error = str(error)
-            self._report(f"{self.path}: not served: {error}")
+            if isinstance(error, NotFound):
+                self._report(f"{self.path}: not served: {error}", DEBUG, path=self.path)
+            else:
+                self._report(f"{self.path}: {error}; until then {self._without}", WARNING, path=self.path)
             self._watching.start(())
             await self._hand_over([NotServed()])
-        self._heard_at = self._world.now()
+        self._heard_at = self._lived_at = self._world.now()
+        self._broke_at = None
         self._synced.set()
-        await self._world.sleep(self._pace.recheck)
+        waited = 0.0
+        while waited < self._pace.recheck and not (waited and self._wanted is not None and self._wanted()):
+            step = self._pace.recheck if self._wanted is None else min(self._pace.hurry, self._pace.recheck)
+            await self._world.sleep(step)
+            waited += step
 
     async def _recover(self, trouble: Exception) -> None:
-        self._failures += 1
+        """Wait, longer each time. Said at first, and now and then while it goes on.
+
+        A server that answers again after it could not be reached is asked again soon: it first refuses everything, as
+        it does not know its roles yet, then the old version, and each of these would wait as long as the outage did.
+        """
+        reached = not isinstance(trouble, ApiError) or trouble.code > 0
+        if reached and not self._reached:
+            self._failures = 0
+        self._reached = reached
+        self._failures, self._broken = self._failures + 1, self._broken + 1
         self._error = str(trouble)
-        then = "listing again" if self._must_list else "going on from there"
-        self._report(f"{self.path} at {self.version or 'the start'}: {trouble}; {then}")
+        self._on_watch(False)
+        now, then = self._world.now(), "listing again" if self._must_list else "going on from there"
+        if self._broke_at is None or now - self._reported_at > REMIND:
+            self._report(f"{self.path} at {self.version or 'the start'}: {trouble}; {then}", WARNING, path=self.path)
+            self._reported_at = now
+        self._broke_at = now if self._broke_at is None else self._broke_at
         asked = trouble.retry_after if isinstance(trouble, ApiError) else None
         await self._world.sleep(self._pace.backoff.wait(self._failures, self._world.chance(), asked))

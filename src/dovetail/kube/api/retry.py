@@ -70,7 +70,7 @@ class Gate:
     """How many requests are under way at once: halved when the server throttles, grown by one a round otherwise.
 
     Additive increase, multiplicative decrease. Requests under way when the first 429 comes belong to the same burst:
-    their 429s do not halve again.
+    their 429s do not halve again. Who waits is let in by turns: one of each `turn` (a namespace) a round.
     """
 
     most: int = 64
@@ -78,16 +78,16 @@ class Gate:
     limit: float = field(init=False)
     inside: int = field(default=0, init=False)
     throttled: int = field(default=0, init=False)  # 429s seen
-    _waiting: deque[asyncio.Future[None]] = field(default_factory=deque, init=False)
+    _waiting: dict[str, deque[asyncio.Future[None]]] = field(default_factory=dict, init=False)  # next turn first
     _epoch: int = field(default=0, init=False)  # halvings so far
 
     def __post_init__(self) -> None:
         self.limit = float(self.most)
 
     @asynccontextmanager
-    async def __call__(self) -> AsyncIterator[None]:
+    async def __call__(self, turn: str = "") -> AsyncIterator[None]:
         """`async with gate(): await api.post(…)`: waits for a place and learns from what happens inside."""
-        await self._enter()
+        await self._enter(turn)
         epoch = self._epoch
         try:
             yield
@@ -105,12 +105,12 @@ class Gate:
             self.inside -= 1
             self._admit()
 
-    async def _enter(self) -> None:
+    async def _enter(self, turn: str) -> None:
         if self.inside < int(self.limit) and not self._waiting:
             self.inside += 1
             return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(place)
+        self._waiting.setdefault(turn, deque()).append(place)
         try:
             await place
         except asyncio.CancelledError:
@@ -121,7 +121,11 @@ class Gate:
 
     def _admit(self) -> None:
         while self._waiting and self.inside < int(self.limit):
-            place = self._waiting.popleft()
+            turn = next(iter(self._waiting))
+            line = self._waiting.pop(turn)
+            place = line.popleft()
+            if line:
+                self._waiting[turn] = line  # behind the others
             if not place.done():
                 self.inside += 1
                 place.set_result(None)

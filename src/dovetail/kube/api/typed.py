@@ -133,6 +133,11 @@ def ref_of(raw: Body | msgspec.Raw) -> Ref:
         return Ref("", "", "")
 
 
+def is_older(version: str, than: str) -> bool:
+    """resourceVersions of one resource are numbers that grow (KEP-5504); what is no number is not compared."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
+
+
 def version_of(raw: Body | msgspec.Raw) -> str:
     """Its resourceVersion; "" where that cannot be read."""
     try:

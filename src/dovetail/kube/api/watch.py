@@ -37,10 +37,14 @@ class Replaced(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
     items: list[T]
     unreadable: list[Unreadable]
+    rewound: bool = False  # the server's newest state is older than what it said before: etcd was restored
 
 
 class NotServed(msgspec.Struct, frozen=True, gc=False):
-    """The server does not know the resource (a CRD that is not installed): there are no objects."""
+    """The server does not know the resource (a CRD that is not installed), or it may not be read: there are no objects.
+
+    The second only where the resource is not needed.
+    """
 
 
 Event = Changed[T] | Deleted[T] | Replaced[T] | Unreadable | NotServed

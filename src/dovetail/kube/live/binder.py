@@ -15,15 +15,18 @@ from typing import Any, Protocol
 
 from dovetail.kube import objects
 from dovetail.kube.api.client import Api
-from dovetail.kube.api.errors import ApiError, Conflict, NotFound, Throttled, Unauthorized, Unavailable
+from dovetail.kube.api.errors import ApiError, Conflict, Forbidden, NotFound, Throttled, Unauthorized, Unavailable
 from dovetail.kube.api.retry import BACKOFF, REAL, Gate, World
 from dovetail.kube.live.binding import LABELS_SINCE, NODE, binding, pod_path
 from dovetail.kube.live.election import only_while
 from dovetail.kube.live.fencing import PodUnreadable, put_stamp, read_pod
+from dovetail.kube.log import WARNING, Log, silent
+from dovetail.kube.seals import NO_SEALS, Seals
 from dovetail.kube.vendors import Vendors
 from dovetail.model.events import Bind
 from dovetail.model.node import Node
 
+LATE = 2.0  # seconds at the gate after which a placement is held against the present again
 Claimed = Callable[[], Iterable[str]]  # annotations by which the pod says by now which cards it has
 
 
@@ -31,7 +34,8 @@ class Fate(Enum):
     """What became of a placement."""
 
     BOUND = auto()
-    CHANGED = auto()  # pod or node are not what they were when it was placed; `pod` is what it is now
+    CHANGED = auto()  # the pod is not what it was when it was placed; `pod` is what it is now
+    OUTDATED = auto()  # nothing was written: it would not be placed like this any more; `message` says why
     GONE = auto()
     REFUSED = auto()  # the API server does not want it so; `message` says why
     VOLUMES = auto()  # its volumes were not bound; likewise
@@ -57,6 +61,9 @@ class Turn(Protocol):
     async def take(self, bind: Bind) -> bool:
         """True where the node's plugin will confirm."""
 
+    def holds(self, bind: Bind) -> bool:
+        """Whether what `take` said is still so: the lock is held, or the node wants none."""
+
     async def give_back(self, bind: Bind, bound: bool) -> None: ...
 
 
@@ -70,21 +77,25 @@ class Binder:
         *,
         nodes: Mapping[str, Node],
         version_of: Callable[[Bind], str | None],  # the pod's resourceVersion, None = it is not that pod any more
+        objection: Callable[[Bind, bool], str],  # why it would not be placed so now, "" = it would; True = it waited
         settled: Callable[[str], Awaitable[None]],  # returns when no other write of ours to the pod is under way
         volumes: Callable[[Bind], Awaitable[str]],  # "" once the pod's volumes are bound, else why not
         report: Callable[[Outcome], None],
         now: Callable[[], float],
         epoch: str = "",  # of our reign
+        bound_by: str = "",  # the mark on pods that hold cards
+        seals: Seals = NO_SEALS,
         may_write: Callable[[], bool] = lambda: True,  # whether we are surely the scheduler at this moment
-        log: Callable[[str], None] = lambda text: None,
+        log: Log = silent,
         server: tuple[int, int] = LABELS_SINCE,
         turn: Turn | None = None,
         most: int = 64,
         world: World = REAL,
     ) -> None:
-        self._epoch, self._may_write, self._log = epoch, may_write, log
+        self._epoch, self._bound_by, self._may_write, self._log = epoch, bound_by, may_write, log
+        self._seals = seals
         self._api, self._vendors, self._nodes = api, vendors, nodes
-        self._version_of, self._settled, self._volumes = version_of, settled, volumes
+        self._version_of, self._objection, self._settled, self._volumes = version_of, objection, settled, volumes
         self._report, self._now, self._server, self._turn, self._world = report, now, server, turn, world
         self.gate = Gate(most)
         self.under_way: dict[str, asyncio.Task[None]] = {}  # by uid
@@ -127,7 +138,8 @@ class Binder:
         try:
             await turn.give_back(outcome.bind, outcome.came_true)
         except Exception as error:
-            self._log(f"lock of node {outcome.bind.decision.node}: {_said(error)}")
+            node = str(outcome.bind.decision.node)
+            self._log(f"lock of node {node}: {_said(error)}", WARNING, pod=outcome.bind.pod.key, node=node)
 
     async def _until_known(self, bind: Bind, locked: bool, claimed: Claimed) -> Outcome:
         self.writing += 1
@@ -139,16 +151,29 @@ class Binder:
 
     async def _send(self, bind: Bind, locked: bool, claimed: Claimed) -> tuple[Outcome | None, bool]:
         """Until the server has decided. None: the pod must be asked; True: a write of ours may still become true."""
-        failures, unsure = 0, False
+        failures, unsure, began = 0, False, self._world.now()
         while True:
             try:
-                async with self.gate():
+                async with self.gate(bind.pod.namespace):
                     await self._settled(bind.pod.uid)
-                    version, node = self._version_of(bind), self._target(bind)
-                    if version is None or node is None:
+                    version = self._version_of(bind)
+                    if version is None:
                         return None, unsure
+                    late = failures > 0 or self._world.now() - began > LATE
+                    if why := self._outdated(bind, locked, waited=late or locked or bool(bind.volumes)):
+                        return (None, True) if unsure else (Outcome(bind, Fate.OUTDATED, why), False)
+                    node = self._nodes[str(bind.decision.node)]
                     body = binding(
-                        bind.pod, bind.decision, node, version, self._vendors, self._now(), locked, claimed()
+                        bind.pod,
+                        bind.decision,
+                        node,
+                        version,
+                        self._vendors,
+                        self._now(),
+                        locked,
+                        claimed(),
+                        self._bound_by,
+                        self._seals,
                     )
                     await self._write(bind, node, body)
                     return Outcome(bind, Fate.BOUND), False
@@ -160,14 +185,17 @@ class Binder:
                 failures, unsure = failures + 1, unsure or error.sent
                 await self._world.sleep(BACKOFF.wait(failures, self._world.chance(), error.retry_after))
             except Exception as error:
-                return (None, True) if unsure else (Outcome(bind, Fate.REFUSED, _said(error)), False)
+                # The pods of a namespace that is being deleted are deleted soon: nothing to try again or to report.
+                fate = Fate.GONE if isinstance(error, Forbidden) and error.namespace_ends else Fate.REFUSED
+                return (None, True) if unsure else (Outcome(bind, fate, _said(error)), False)
 
-    def _target(self, bind: Bind) -> Node | None:
-        """The node as it is now; None where it is gone, or a card that was chosen is."""
-        node = self._nodes.get(str(bind.decision.node))
-        if node is None or not {share.uuid for share in bind.decision.shares} <= {card.uuid for card in node.devices}:
-            return None
-        return node
+    def _outdated(self, bind: Bind, locked: bool, waited: bool) -> str:
+        """Why the placement must not be written; asked last, since lock, volumes and retries take time."""
+        if why := self._objection(bind, waited):
+            return why
+        if self._turn is not None and not self._turn.holds(bind):
+            return f"node {bind.decision.node}: " + ("HAMi's lock was lost" if locked else "it wants HAMi's lock now")
+        return ""
 
     async def _write(self, bind: Bind, node: Node, body: dict[str, Any]) -> None:
         """The lease is looked at last: whoever takes over later will find this pod waiting, and stamp it."""
@@ -178,7 +206,7 @@ class Binder:
         except ApiError:
             raise
         except Exception as error:
-            self._log(f"{bind.pod.key}: {_said(error)}")
+            self._log(f"{bind.pod.key}: {_said(error)}", WARNING, pod=bind.pod.key, node=node.name)
             raise Unavailable(_said(error)) from error  # nobody knows how far it came
         if self._server < LABELS_SINCE and "labels" in body["metadata"] and self._may_write():
             self.writes += 1
@@ -188,7 +216,7 @@ class Binder:
         """Before 1.35 a Binding's labels were dropped. Only HAMi's monitor misses it where this fails."""
         body = {"metadata": {"uid": bind.pod.uid, "labels": {NODE: node}}}
         with suppress(Exception):
-            await self._api.patch(pod_path(bind.pod.namespace, bind.pod.name), body)
+            await self._api.patch(f"{pod_path(bind.pod.namespace, bind.pod.name)}/status", body)
 
     async def _look(self, bind: Bind, unsure: bool) -> Outcome:
         """Something is not as we thought: ask how the pod is, until it is known.
@@ -206,7 +234,8 @@ class Binder:
                     return Outcome(bind, Fate.REFUSED, _said(error))
                 failures += 1
                 if failures % 5 == 3:
-                    self._log(f"{bind.pod.key}: nobody knows yet whether it is bound: {_said(error)}")
+                    text = f"{bind.pod.key}: not known yet whether it is bound: {_said(error)}"
+                    self._log(text, WARNING, pod=bind.pod.key)
                 asked = error.retry_after if isinstance(error, ApiError) else None
                 await self._world.sleep(BACKOFF.wait(failures, self._world.chance(), asked))
 

@@ -5,10 +5,11 @@ The API server merges the annotations (and, from 1.35, the label) into the pod i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dovetail.kube.assigned import encode
+from dovetail.kube.seals import NO_SEALS, SEAL, Seals
 from dovetail.kube.vendors import Vendors
 from dovetail.model.decision import Decision
 from dovetail.model.node import Enforcer, Node
@@ -16,9 +17,14 @@ from dovetail.model.pod import Pod
 
 NODE, TIME = "hami.io/vgpu-node", "hami.io/vgpu-time"
 PHASE, BIND_TIME = "hami.io/bind-phase", "hami.io/bind-time"
+BOUND_BY = "dovetail.dev/bound-by"  # namespace/name of the Lease whose holder gave the pod its cards
 ALLOCATING, SUCCESS = "allocating", "success"
 LONGEST_LABEL = 63  # characters of a label's value
 LABELS_SINCE = (1, 35)
+
+
+class UnknownCard(ValueError):
+    """A decision names a card that its node does not have: the pod would run without a record of its cards."""
 
 
 def binding(
@@ -30,6 +36,8 @@ def binding(
     now: float,
     locked: bool,
     claimed: Iterable[str] = (),
+    bound_by: str = "",
+    seals: Seals = NO_SEALS,
 ) -> dict[str, Any]:
     """The body. `locked`: HAMi's plugin on the node will say when the cards were handed over. `claimed`: annotations
     by which the pod said before which cards it has; they are true from now on, or blank."""
@@ -40,10 +48,14 @@ def binding(
         "resourceVersion": version,
     }
     said = dict.fromkeys(claimed, "")
+    if decision.shares and bound_by:
+        said[BOUND_BY] = bound_by
     if decision.shares and node.enforcer is not Enforcer.STOCK:  # there kubelet picks the card, and we do not know it
         said |= cards(pod, decision, node, vendors, now, locked)
         if labelled(node.name):
             meta["labels"] = {NODE: node.name}
+    if decision.shares and seals:
+        said[SEAL] = seals.seal(pod.uid, node.name, _allocated(said, vendors))
     if said:
         meta["annotations"] = said
     return {
@@ -52,6 +64,12 @@ def binding(
         "metadata": meta,
         "target": {"apiVersion": "v1", "kind": "Node", "name": node.name},
     }
+
+
+def _allocated(said: Mapping[str, str], vendors: Vendors) -> dict[str, str]:
+    """Of what is written the strings that stay as they are: the node's plugin takes `…-to-allocate` apart."""
+    names = vendors.allocated
+    return {name: text for name, text in said.items() if text and name in names}
 
 
 def pod_path(namespace: str, name: str) -> str:
@@ -68,10 +86,12 @@ def cards(pod: Pod, decision: Decision, node: Node, vendors: Vendors, now: float
     seconds = str(int(now))
     result = {NODE: node.name, TIME: seconds, PHASE: ALLOCATING if locked else SUCCESS, BIND_TIME: seconds}
     maker = {device.uuid: device.vendor for device in node.devices}
-    for word in {maker[share.uuid]: None for share in decision.shares if share.uuid in maker}:
+    if strange := [share.uuid for share in decision.shares if share.uuid not in maker]:
+        raise UnknownCard(f"node {node.name} does not register card {strange[0]}")
+    for word in {maker[share.uuid]: None for share in decision.shares}:
         vendor = vendors.by_word[word]
         if vendor.allocated:
-            shares = [share for share in decision.shares if maker.get(share.uuid) == word]
+            shares = [share for share in decision.shares if maker[share.uuid] == word]
             text = encode(shares, len(pod.containers), word)
             result[vendor.to_allocate] = result[vendor.allocated] = text
     return result

@@ -19,28 +19,12 @@ from dovetail.kube.api.client import Api, Json
 from dovetail.kube.api.errors import ApiError, Conflict, NotFound, Unavailable
 from dovetail.kube.api.retry import REAL, World
 from dovetail.kube.api.typed import UNREADABLE
+from dovetail.kube.live.lease import KIND, UNMARKED, Lease, Marks, Meta, Spec
 from dovetail.kube.live.times import to_microsecond
+from dovetail.kube.log import ERROR, INFO, WARNING, Level, Log
 from dovetail.kube.problems import printable
 
-
-class _Meta(msgspec.Struct, rename="camel", frozen=True):
-    resource_version: str = ""
-
-
-class _Spec(msgspec.Struct, rename="camel", frozen=True):
-    holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
-    acquire_time: str | None = None
-    renew_time: str | None = None
-    lease_transitions: int | None = None
-
-
-class _Lease(msgspec.Struct, frozen=True):
-    metadata: _Meta = _Meta()
-    spec: _Spec = _Spec()
-
-
-_LEASE = msgspec.json.Decoder(_Lease)
+_LEASE = msgspec.json.Decoder(Lease)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +52,10 @@ class Arrival(Enum):
     TAKEN_OVER = auto()  # the holder before us fell silent
 
 
+class OtherNames(Exception):
+    """The holder of our Lease does not schedule the pods that we were to schedule."""
+
+
 class Election:
     """`acquire` until it returns, then `keep` in a task: that it ends means that we must not write any more."""
 
@@ -79,15 +67,20 @@ class Election:
         name: str,
         namespace: str,
         terms: Terms = TERMS,
+        marks: Marks = UNMARKED,
+        any_names: bool = False,  # wait also for a holder that serves other scheduler names than ours
         now: Callable[[], float],
-        log: Callable[[str], None],
+        log: Log,
         world: World = REAL,
     ) -> None:
         self._api, self.identity, self._name = api, identity, name
         self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._namespace, self._terms, self._now, self._log, self._world = namespace, terms, now, log, world
-        self._seen: tuple[_Spec, float] | None = None  # the record, and since when it is so by our own clock
-        self._held: _Lease | None = None
+        self._marks, self._any_names = marks, any_names
+        self.says: Callable[[str], None] = lambda text: None  # told what we wait for
+        self._their_names: tuple[str, ...] = ()  # of the Lease as last seen; () = not known
+        self._seen: tuple[Spec, float] | None = None  # the record, and since when it is so by our own clock
+        self._held: Lease | None = None
         self.arrival: Arrival | None = None
         self._reigns = False
         self._renewed = -1e9  # when the last renewal that worked was sent, by our own clock
@@ -108,26 +101,48 @@ class Election:
         return self._looked >= number
 
     @property
+    def lease(self) -> Lease:
+        """As we last wrote it."""
+        assert self._held is not None
+        meta = Meta(self._name, self._namespace, "", self._marks.metadata()["annotations"])
+        return Lease(meta, self._held.spec)
+
+    @property
     def epoch(self) -> str:
         """Different for every reign."""
         assert self._held is not None
         return f"{self._held.spec.lease_transitions or 0}.{self.identity}"[:253]
 
     async def acquire(self) -> Arrival:
-        said = ""
+        """Raises OtherNames where the holder does not serve our scheduler names, unless it may."""
+        said, served_at = "", self._world.now()
         while True:
             try:
                 if await self._try():
                     assert self.arrival is not None
                     return self.arrival
-                holder = self._seen[0].holder_identity if self._seen else ""
-                text = f"waiting for the lease, held by {holder}"
+                text, level = self._why_not()
             except ApiError as error:
-                text = f"lease: {error.message}"
+                text, level = f"lease: {error.message}", WARNING
             if text != said:
-                self._log(text)
+                self._log(text, level)
+                self.says(text)
                 said = text
+            if level is not ERROR:
+                served_at = self._world.now()
+            elif not self._any_names and self._world.now() - served_at > 2 * self._terms.duration:
+                raise OtherNames(text)
             await self._world.sleep(self._terms.retry * (1 + 0.2 * self._world.chance()))
+
+    def _why_not(self) -> tuple[str, Level]:
+        """Who holds the Lease, and which pods of ours it leaves waiting. Older Dovetails do not say what they serve."""
+        text = f"waiting for the lease, held by {self._seen[0].holder_identity if self._seen else ''}"
+        left = [name for name in self._marks.names if self._their_names and name not in self._their_names]
+        if not left:
+            return text, INFO
+        theirs = printable(", ".join(self._their_names), 300)
+        fix = "Serve the same --scheduler-name in both, or give this one its own --lease-name and --node-selector"
+        return f"{text}, which schedules {theirs}: pods of {', '.join(left)} are not scheduled. {fix}", ERROR
 
     async def keep(self) -> None:
         """Renew until that fails for too long, or somebody else holds it. However it ends, we are not sure any more."""
@@ -143,13 +158,13 @@ class Election:
                 async with asyncio.timeout(max(self._terms.retry, self._terms.deadline / 2)):
                     self._looks += 1
                     if not await self._renew():
-                        self._log("the lease is another's now")
+                        self._log("the lease is another's now", ERROR)
                         return
                     self._looked = self._looks
             except (ApiError, TimeoutError) as error:
                 if not self.is_sure():
                     said = error.message if isinstance(error, ApiError) else "no answer"
-                    self._log(f"the lease could not be renewed for {self._terms.deadline:.0f} s: {said}")
+                    self._log(f"the lease could not be renewed for {self._terms.deadline:.0f} s: {said}", ERROR)
                     return
 
     async def _pause(self) -> None:
@@ -166,28 +181,32 @@ class Election:
     async def _sleep(self) -> None:
         await self._world.sleep(self._terms.retry)
 
-    async def release(self) -> None:
-        """All our writes have ended: whoever comes next need not be careful."""
+    async def release(self, clean: bool = True) -> None:
+        """End the lease now, as this process writes no more. `clean`: all its writes have ended, and those of its
+        predecessor cannot come true; the next holder need not fence. Otherwise our name stays on the lease."""
         self._reigns = False
         if self._held is None:
             return
-        spec = msgspec.structs.replace(self._held.spec, holder_identity="", lease_duration_seconds=1)
+        holder = "" if clean else self._held.spec.holder_identity
+        spec = msgspec.structs.replace(self._held.spec, holder_identity=holder, lease_duration_seconds=1)
         try:
             await self._put(self._held.metadata.resource_version, spec)
         except ApiError as error:
-            self._log(f"the lease could not be released: {error.message}")
+            self._log(f"the lease could not be released: {error.message}", WARNING)
 
     async def _try(self) -> bool:
         try:
             lease = _read(await self._api.get(f"{self._leases}/{self._name}"))
         except NotFound:
             return await self._create()
+        self._their_names = lease.marks().names
         if self._seen is None or self._seen[0] != lease.spec:
             self._seen = (lease.spec, self._world.now())
         holder = lease.spec.holder_identity or ""
         patience = float(lease.spec.lease_duration_seconds or self._terms.duration)
         if holder not in ("", self.identity) and self._world.now() - self._seen[1] < patience:
             return False  # our own name means that we were killed and are back
+        self._marks = self._marks.sealing_after(lease.metadata.annotations, self._now())
         try:
             await self._put(lease.metadata.resource_version, self._spec(self._next_reign()))
         except Conflict:
@@ -196,10 +215,12 @@ class Election:
         return True
 
     async def _create(self) -> bool:
-        body = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": self._spec(self._next_reign())}
+        self._marks = self._marks.sealing_after({}, self._now())
+        meta = {"name": self._name, "namespace": self._namespace, **self._marks.metadata()}
+        body = {"metadata": meta, "spec": self._spec(self._next_reign())}
         sent = self._world.now()
         try:
-            self._held = _read(await self._api.post(self._leases, {**_KIND, **body}))
+            self._held = _read(await self._api.post(self._leases, {**KIND, **body}))
         except Conflict:
             return False
         self._renewed = sent
@@ -226,22 +247,20 @@ class Election:
         except NotFound:  # somebody deleted it, and anybody may be the next
             return False
 
-    async def _put(self, version: str, spec: _Spec) -> None:
-        meta = {"name": self._name, "namespace": self._namespace, "resourceVersion": version}
-        body: dict[str, Any] = {**_KIND, "metadata": meta, "spec": spec}
+    async def _put(self, version: str, spec: Spec) -> None:
+        named = {"name": self._name, "namespace": self._namespace, "resourceVersion": version}
+        meta = {**named, **self._marks.metadata()}
+        body: dict[str, Any] = {**KIND, "metadata": meta, "spec": spec}
         sent = self._world.now()
         self._held = _read(await self._api.put(f"{self._leases}/{self._name}", body))
         self._renewed = sent
 
-    def _spec(self, transitions: int) -> _Spec:
+    def _spec(self, transitions: int) -> Spec:
         now = to_microsecond(self._now())
-        return _Spec(self.identity, int(self._terms.duration), now, now, transitions)
+        return Spec(self.identity, int(self._terms.duration), now, now, transitions)
 
 
-_KIND = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-
-
-def _read(body: Json) -> _Lease:
+def _read(body: Json) -> Lease:
     try:
         return _LEASE.decode(body)
     except UNREADABLE as error:

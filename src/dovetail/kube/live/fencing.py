@@ -2,24 +2,29 @@
 
 The answers show which pods were bound in the meantime: after this, nothing of the predecessor can become true. A stamp
 that we find and that is not ours may be a successor's.
+
+Stamps go through `pods/status`, so that the scheduler needs no right to change a pod's spec: the API server keeps the
+spec and stores the annotations (podStatusStrategy, pkg/registry/core/pod/strategy.go).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import msgspec
 
 from dovetail.kube import objects
 from dovetail.kube.api.client import Api, Json
-from dovetail.kube.api.errors import ApiError, Conflict, NotFound
+from dovetail.kube.api.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from dovetail.kube.api.retry import BACKOFF, REAL, Gate, World
-from dovetail.kube.api.typed import UNREADABLE, Reader, Unreadable, ref_of
+from dovetail.kube.api.typed import UNREADABLE, Reader, Unreadable
 from dovetail.kube.live.binding import pod_path
 from dovetail.kube.live.election import only_while
-from dovetail.kube.live.mirror import Known
+from dovetail.kube.live.known import Known
 from dovetail.kube.live.reader import EPOCH
+from dovetail.kube.log import WARNING, Log
 
 _PODS = Reader(objects.Pod)
 AT_ONCE = 32
@@ -45,7 +50,7 @@ async def stamp(
     pods: Iterable[tuple[str, Known]],
     epoch: str,
     hear: Callable[[objects.Pod], None],
-    log: Callable[[str], None],
+    log: Log,
     may_write: Callable[[], bool],
     world: World = REAL,
 ) -> int:
@@ -71,7 +76,8 @@ async def stamp(
             except ApiError as error:
                 failures += 1
                 if failures % 5 == 3:
-                    log(f"{known.key} is not stamped, and nothing is bound until it is: {error.message}")
+                    text = f"{known.key} is not stamped, and nothing is bound until it is: {error.message}"
+                    log(text, WARNING, pod=known.key)
                 await world.sleep(BACKOFF.wait(failures, world.chance(), error.retry_after))
 
     await asyncio.gather(*(one(uid, known) for uid, known in pods))
@@ -79,20 +85,34 @@ async def stamp(
 
 
 async def put_stamp(api: Api, path: str, uid: str, epoch: str) -> objects.Pod | None:
-    """The pod as it is with the stamp; None = there is no such pod any more.
+    """The pod as it is with the stamp, or as it was bound meanwhile; None = there is no such pod any more.
 
-    Servers try a patch again when somebody else was faster, a few times, and then say 409: also what they say of
-    another uid.
+    Servers try a patch again when somebody else was faster, a few times, and then say 409. Another uid is 409 or 422.
     """
     body = {"metadata": {"uid": uid, "annotations": {EPOCH: epoch}}}
     while True:
         try:
-            return read_pod(await api.patch(path, body))
+            return read_pod(await api.patch(f"{path}/status", body))
         except NotFound:
             return None
-        except Conflict:
-            if await _uid_at(api, path) != uid:
+        except (Conflict, Invalid, Forbidden) as error:
+            found = await _pod_at(api, path)
+            if found is None or found.metadata.uid != uid:
                 return None
+            if found.spec.node_name:
+                return found
+            if not isinstance(error, Conflict):
+                with suppress(Conflict):
+                    return await _stamp_condition(api, path, found, epoch)
+
+
+async def _stamp_condition(api: Api, path: str, pod: objects.Pod, epoch: str) -> objects.Pod:
+    """Move the pod's resourceVersion by its condition, where its annotations are full (256 KiB): that fences, too."""
+    said = {"type": "PodScheduled", "status": "False", "reason": "SchedulerChanged", "message": f"epoch {epoch}"}
+    meta = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
+    return read_pod(
+        await api.patch(f"{path}/status", {"metadata": meta, "status": {"conditions": [said]}}, "strategic")
+    )
 
 
 def read_pod(body: Json) -> objects.Pod:
@@ -124,8 +144,8 @@ def _number(epoch: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else -1
 
 
-async def _uid_at(api: Api, path: str) -> str:
+async def _pod_at(api: Api, path: str) -> objects.Pod | None:
     try:
-        return ref_of(await api.get(path)).uid
+        return read_pod(await api.get(path))
     except NotFound:
-        return ""
+        return None

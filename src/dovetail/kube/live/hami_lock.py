@@ -16,17 +16,25 @@ import msgspec
 
 from dovetail.kube import objects
 from dovetail.kube.api.client import Api
-from dovetail.kube.api.errors import ApiError, Conflict, NotFound
+from dovetail.kube.api.errors import ApiError, Conflict, Forbidden, NotFound
 from dovetail.kube.api.retry import BACKOFF, REAL, World
 from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
 from dovetail.kube.live.election import either, only_while
 from dovetail.kube.live.times import to_second
+from dovetail.kube.log import ERROR, WARNING, Log
+from dovetail.kube.settled import has_hami_plugin
 from dovetail.model.events import Bind
 from dovetail.model.pod import Pod
 
-LOCK, HANDSHAKE = "hami.io/mutex.lock", "hami.io/node-handshake"
+LOCK = "hami.io/mutex.lock"
 OLD = 300.0  # seconds after which HAMi itself takes a lock over
+TELL_AFTER = 3.0  # seconds for which a bind waits for a lock before its pod says so
+RIGHTS = "deploy/optional/hami-lock.yaml"  # the manifest that allows to write the lock
 _NODE = msgspec.json.Decoder(objects.Node)
+
+
+class LockForbidden(ApiError):
+    """The node wants HAMi's lock, and we have no right to write it: no pod with cards can be bound there."""
 
 
 @dataclass(slots=True)
@@ -36,6 +44,7 @@ class _Gate:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     lock: str = ""  # the annotation as last heard
     gone: bool = False  # the node is
+    closed: bool = False  # the node is gone or wants no lock any more: this gate leads nowhere
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -49,13 +58,14 @@ class HamiLocks:
         exists: Callable[[str], bool],  # whether a pod of this namespace/name is there and not finished
         clears: Callable[[str, str], bool],  # whether it may be on this node, or get there without us
         now: Callable[[], float],
-        log: Callable[[str], None],
+        log: Log,
         may_write: Callable[[], bool] = lambda: True,  # whether we are surely the scheduler at this moment
+        waits: Callable[[Bind, str], None] = lambda bind, text: None,  # told of a bind that waits long, and for what
         setting: str = "auto",
         world: World = REAL,
     ) -> None:
         self._api, self._exists, self._clears, self._now, self._log = api, exists, clears, now, log
-        self._may_write, self._setting, self._world = may_write, setting, world
+        self._may_write, self._waits, self._setting, self._world = may_write, waits, setting, world
         self._gates: dict[str, _Gate] = {}
         self._held: dict[str, _Gate] = {}  # pod uid -> whose turn it has
 
@@ -68,43 +78,79 @@ class HamiLocks:
                 for name in [name for name in self._gates if name not in there]:
                     self._node_gone(name)
             for source in event.items if isinstance(event, Replaced) else []:
-                self._hear(source)
+                self._heard(source)
             if isinstance(event, Changed):
-                self._hear(event.object)
+                self._heard(event.object)
+
+    def _heard(self, source: objects.Node) -> None:
+        """As `_hear`; what cannot be made of one node keeps no other from being heard."""
+        try:
+            self._hear(source)
+        except Exception as error:
+            name = source.metadata.name
+            self._log(f"lock of node {name}: {type(error).__name__}: {error}", ERROR, node=name)
 
     def _node_gone(self, name: str) -> None:
-        """Those who wait for its lock need not any more."""
+        self._close(name, gone=True)
+
+    def _close(self, name: str, gone: bool) -> None:
+        """Binds that wait for this lock look whether the node wants one at all."""
         gate = self._gates.pop(name, None)
         if gate is not None:
-            gate.gone = True
+            gate.closed, gate.gone = True, gone
             gate.changed.set()
 
     def _hear(self, source: objects.Node) -> None:
         meta = source.metadata
-        wanted = self._setting == "always" or (self._setting == "auto" and HANDSHAKE in meta.annotations)
-        gate = self._gates.get(meta.name)
-        if gate is None:
-            if not wanted:
-                return
-            gate = self._gates[meta.name] = _Gate()
+        wanted = self._setting == "always" or (self._setting == "auto" and has_hami_plugin(meta.annotations))
+        if not wanted:  # HAMi's plugin has left the node: its lock would never be cleared
+            self._close(meta.name, gone=False)
+            return
+        gate = self._gates.setdefault(meta.name, _Gate())
         lock = meta.annotations.get(LOCK, "")
         if lock != gate.lock:
             gate.lock = lock
             gate.changed.set()
 
     async def take(self, bind: Bind) -> bool:
-        """Returns when the node is ours. False: the node needs no lock."""
-        gate = self._gates.get(str(bind.decision.node))
-        if gate is None or not bind.decision.shares:
+        """Returns when the node is ours. False: the node needs no lock, which is so by the time of the answer only."""
+        node = str(bind.decision.node)
+        if not bind.decision.shares:
             return False
-        await gate.turn.acquire()
+        patience = asyncio.get_running_loop().call_later(TELL_AFTER, self._tell, bind)
         try:
-            await self._lock(gate, str(bind.decision.node), bind.pod)
-        except BaseException:
-            gate.turn.release()
-            raise
-        self._held[bind.pod.uid] = gate
-        return True
+            while (gate := self._gates.get(node)) is not None:  # a node that is re-created has another gate
+                if await self._enter(gate, node, bind.pod):
+                    self._held[bind.pod.uid] = gate
+                    return True
+            return False
+        finally:
+            patience.cancel()
+
+    async def _enter(self, gate: _Gate, node: str, pod: Pod) -> bool:
+        """False: the gate was closed meanwhile."""
+        await gate.turn.acquire()
+        locked = False
+        try:
+            locked = await self._lock(gate, node, pod)
+        finally:
+            if not locked:
+                gate.turn.release()
+        return locked
+
+    def holds(self, bind: Bind) -> bool:
+        """Whether what `take` said is still so: the lock is held, or the node wants none."""
+        wanted = self._gates.get(str(bind.decision.node)) if bind.decision.shares else None
+        return self._held.get(bind.pod.uid) is wanted
+
+    def _tell(self, bind: Bind) -> None:
+        node = str(bind.decision.node)
+        gate = self._gates.get(node)
+        if gate is None:
+            return
+        at, _, holder = gate.lock.partition(",")
+        said = f"held by pod {holder.replace(',', '/', 1)} since {at}" if holder else "for which other pods wait, too"
+        self._waits(bind, f"waits for HAMi's lock on node {node}, {said}. HAMi's device plugin clears it.")
 
     async def give_back(self, bind: Bind, bound: bool) -> None:
         """After a bind the plugin clears the lock; the node's next pod waits until then. Without one, we do."""
@@ -114,16 +160,18 @@ class HamiLocks:
             return
         if not bound:
             try:
-                await self._unlock(gate, node, bind.pod)
+                if not gate.gone:
+                    await self._unlock(gate, node, bind.pod)
             finally:
                 gate.turn.release()
             return
         waiter = asyncio.create_task(self._until_free(gate, node, bind.pod))
         waiter.add_done_callback(lambda _: gate.turn.release())
 
-    async def _lock(self, gate: _Gate, node: str, pod: Pod) -> None:
+    async def _lock(self, gate: _Gate, node: str, pod: Pod) -> bool:
+        """False: the gate was closed meanwhile. LockForbidden: the bind is tried again later, as after a refusal."""
         failures = 0
-        while not gate.gone:  # if it is, there is nothing to lock and nowhere to go: the binder will see
+        while not gate.closed:
             if gate.lock and not _is(gate.lock, pod) and not self._is_dead(gate.lock, node):
                 gate.changed.clear()
                 await either(gate.changed, 5.0)
@@ -131,27 +179,32 @@ class HamiLocks:
             try:
                 text = f"{to_second(self._now())},{pod.namespace},{pod.name}"
                 await self._write(gate, node, gate.lock, text)
-                return
+                return True
             except Conflict:
                 with suppress(ApiError):
                     await self._look(gate, node)
-            except NotFound:
-                return
+            except NotFound:  # the watch will say so, and close the gate
+                gate.changed.clear()
+                await either(gate.changed, 1.0)
+            except Forbidden as error:
+                raise LockForbidden(_forbidden(node, error), code=error.code) from error
             except ApiError as error:
                 failures += 1
-                self._log(f"lock of node {node}: {error.message}")
+                self._log(f"lock of node {node}: {error.message}", WARNING, node=node)
                 await self._world.sleep(BACKOFF.wait(failures, self._world.chance(), error.retry_after))
+        return False
 
     async def _until_free(self, gate: _Gate, node: str, pod: Pod) -> None:
         """The plugin clears the lock when the cards are handed over."""
         since = self._world.now()
-        while _is(gate.lock, pod) and not gate.gone and self._exists(pod.key):
+        while _is(gate.lock, pod) and not gate.closed and self._exists(pod.key):
             if self._world.now() - since > OLD:
-                self._log(f"node {node}: HAMi's plugin has not taken over {pod.key} for {OLD:.0f} s; the lock is freed")
+                text = f"node {node}: HAMi's plugin has not taken over {pod.key} for {OLD:.0f} s; the lock is freed"
+                self._log(text, WARNING, pod=pod.key, node=node)
                 break
             gate.changed.clear()
             await either(gate.changed, 2.0)
-        if _is(gate.lock, pod):
+        if _is(gate.lock, pod) and not gate.gone:
             await self._unlock(gate, node, pod)
 
     async def _unlock(self, gate: _Gate, node: str, pod: Pod) -> None:
@@ -159,7 +212,7 @@ class HamiLocks:
             if _is(gate.lock, pod):
                 await self._write(gate, node, gate.lock, None)
         except ApiError as error:
-            self._log(f"lock of node {node}: {error.message}")
+            self._log(f"lock of node {node}: {error.message}", WARNING, node=node)
 
     async def _write(self, gate: _Gate, node: str, old: str, new: str | None) -> None:
         """Only where the lock is what we think it is: a test in the patch itself, so that heartbeats do not matter."""
@@ -196,3 +249,9 @@ class HamiLocks:
 
 def _is(lock: str, pod: Pod) -> bool:
     return lock.endswith(f",{pod.namespace},{pod.name}")
+
+
+def _forbidden(node: str, error: Forbidden) -> str:
+    """What is missing, for the pod's condition: short, since conditions are cut."""
+    remedy = f": apply {RIGHTS}" if error.missing is not None else ""
+    return f"HAMi's device plugin on node {node} needs its lock, which may not be written{remedy}. {error.message}"

@@ -2,52 +2,125 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
-from aiohttp import web
-
+from dovetail.kube.api.reflector import Reflector
+from dovetail.kube.live.metrics_auth import Reviews
+from dovetail.kube.live.peers import Peers
+from dovetail.kube.live.port import Answer, Asked, Port, Serve
 from dovetail.kube.live.service import Service
+from dovetail.kube.log import WARNING, Log
+
+STALE_AFTER = 20.0  # seconds without a watch: not ready any more
+SILENT_AFTER = 120.0  # seconds without a byte on an open watch: servers send a bookmark a minute
+SECONDS_KEPT = 0.1  # for which the numbers are not counted again, however many ask
 
 
 @asynccontextmanager
-async def listening(host: str, port: int | None, service: Service, log: Callable[..., None]) -> AsyncIterator[None]:
-    """Serves while the block runs. None = nowhere. A port that is taken is said and not fatal."""
+async def listening(
+    host: str, port: int | None, service: Service, log: Log, reviews: Reviews | None = None
+) -> AsyncIterator[None]:
+    """Serves while the block runs. None = nowhere. A port that is taken is said and not fatal.
+
+    `reviews`: who reads /metrics must be known to the API server. Kubelet's probes bring no token.
+    """
     if port is None:
         yield
         return
-    app = web.Application()
-    app.add_routes(
-        [
-            web.get("/healthz", lambda request: _text("ok")),
-            web.get("/readyz", lambda request: _text(service.state, 200 if service.ready else 503)),
-            web.get("/metrics", lambda request: _text(metrics(service))),
-        ]
-    )
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host, port).start()
-        log(f"health and metrics on {host}:{port}")
-    except OSError as error:
-        log(f"--listen {host}:{port}: {error.strerror or error}; health and metrics are not served")
-    try:
+    numbers = Numbers(service).serve
+    routes: dict[str, Serve] = {
+        "/healthz": _alive,
+        "/readyz": lambda asked: _ready(service),
+        "/metrics": reviews.reviewed(numbers) if reviews is not None else numbers,
+    }
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(Port(routes).listening(host, port))
+            log(f"health and metrics on {host}:{port}")
+        except OSError as error:
+            log(f"--listen {host}:{port}: {error.strerror or error}; health and metrics are not served", WARNING)
         yield
-    finally:
-        await runner.cleanup()
 
 
-async def _text(text: str, status: int = 200) -> web.Response:
-    return web.Response(text=text + "\n", status=status)
+async def _alive(asked: Asked) -> Answer:
+    return Answer("ok")
+
+
+async def _ready(service: Service) -> Answer:
+    ready, text = readiness(service)
+    return Answer(text, 200 if ready else 503)
+
+
+class Numbers:
+    """The text of /metrics."""
+
+    def __init__(self, service: Service) -> None:
+        self._service, self._text, self._until = service, "", 0.0
+
+    async def serve(self, asked: Asked) -> Answer:
+        if time.monotonic() >= self._until:
+            self._text, self._until = metrics(self._service), time.monotonic() + SECONDS_KEPT
+        return Answer(self._text)
+
+
+def readiness(service: Service) -> tuple[bool, str]:
+    """Whether the scheduler is at work with a current view of the cluster; and what it is doing, or what is wrong."""
+    stale = stale_views(service.reflectors)
+    ready = service.ready and not stale
+    state = (service.state,) if ready or not service.ready else ()
+    return ready, "; ".join((*state, *stale, *peer_remarks(service.peers)))
+
+
+def peer_remarks(peers: Peers) -> list[str]:
+    """What should be known of other Dovetails, and is no reason to stop."""
+    said = []
+    if peers.refused:
+        said.append(f"other Dovetails cannot be looked for: {peers.refused}")
+    if peers.elsewhere:
+        said.append(f"Leases in other namespaces that claim the same nodes: {peers.elsewhere}, see the log")
+    return said
+
+
+def stale_views(reflectors: Iterable[Reflector[Any]]) -> list[str]:
+    """Resources whose view may be out of date, with its age. Resources that are not served have no objects to miss."""
+    said = []
+    for reflector in reflectors:
+        health = reflector.health()
+        if health.served and health.age > (SILENT_AFTER if health.connected else STALE_AFTER):
+            why = "the watch is silent" if health.connected else health.error or "no answer to the list"
+            said.append(f"{reflector.path}: no current view for {health.age:.0f} s: {why}")
+    return said
+
+
+def watch_metrics(reflectors: Iterable[Reflector[Any]]) -> list[str]:
+    """A line per resource that is served."""
+    healths = [(reflector.path, health) for reflector in reflectors if (health := reflector.health()).served]
+    return [
+        *(f'dovetail_watch_age_seconds{{resource="{path}"}} {health.age:g}' for path, health in healths),
+        *(f'dovetail_watch_failures_total{{resource="{path}"}} {health.broken}' for path, health in healths),
+    ]
 
 
 def metrics(service: Service) -> str:
     """Prometheus' text format."""
     numbers: dict[str, float] = {
-        "dovetail_ready": float(service.ready),
+        "dovetail_ready": float(readiness(service)[0]),
         "dovetail_nodes": len(service.mirror.nodes),
         "dovetail_pods_known": len(service.mirror.pods),
         "dovetail_pods_waiting": len(service.scheduler.waiting),
+        "dovetail_peers_elsewhere": service.peers.elsewhere,
+        "dovetail_peers_unknown": float(bool(service.peers.refused)),
+    }
+    made = service.kernels.counts
+    numbers |= {
+        "dovetail_kernels_compiled_total": made.compiled,
+        "dovetail_kernels_loaded_total": made.loaded,
+        "dovetail_kernels_failed_total": made.failed,
+        "dovetail_kernels_compiling": made.compiling,
+        "dovetail_kernel_compile_seconds_total": made.seconds,
     }
     if service.driver is not None:
         driver = service.driver
@@ -58,6 +131,11 @@ def metrics(service: Service) -> str:
             "dovetail_bind_conflicts_total": counts.conflicts,
             "dovetail_bind_refusals_total": counts.refused,
             "dovetail_rescued_total": counts.rescued,
+            "dovetail_objects_set_aside_total": driver.set_aside.total,
+            "dovetail_records_changed_total": service.mirror.records_changed,
+            "dovetail_records_unverified": sum(known.unverified for known in service.mirror.pods.values()),
+            "dovetail_records_sealed": float(service.seals_records),
+            "dovetail_nodes_unsettled": sum(1 for node in service.mirror.nodes.values() if node.unsettled),
             "dovetail_binds_under_way": len(driver.binder.under_way),
             "dovetail_bind_writes_total": driver.binder.writes,
             "dovetail_throttled_total": driver.binder.gate.throttled,
@@ -67,4 +145,5 @@ def metrics(service: Service) -> str:
         }
     lists = sum(reflector.health().lists for reflector in service.reflectors)
     numbers["dovetail_lists_total"] = lists
-    return "\n".join(f"{name} {value:g}" for name, value in numbers.items())
+    lines = [f"{name} {value:g}" for name, value in numbers.items()]
+    return "\n".join((*lines, *watch_metrics(service.reflectors)))

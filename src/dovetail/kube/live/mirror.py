@@ -6,15 +6,19 @@ The API server is the truth; the ledger follows it. A pod is known by its UID: a
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from enum import Enum, auto
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from dovetail.kube import objects
+from dovetail.kube.api.typed import is_older
 from dovetail.kube.api.watch import Changed, Deleted, Event, NotServed, Replaced
-from dovetail.kube.live.gangs import Gangs, Name
+from dovetail.kube.gangs import Gangs
+from dovetail.kube.groups import GroupName, Standing
+from dovetail.kube.live.known import Known, Stand
+from dovetail.kube.live.namespaces import Namespaces
 from dovetail.kube.live.patience import is_refusal
 from dovetail.kube.live.reader import EPOCH, TERMINAL, Reader
+from dovetail.kube.live.set_aside import Fault
+from dovetail.kube.live.settling import SETTLE_SECONDS, Settling, oldest_first
 from dovetail.kube.problems import Problem
 from dovetail.model.events import (
     Event as Happening,
@@ -28,35 +32,8 @@ from dovetail.model.events import (
     PodNominated,
     PodObserved,
 )
-from dovetail.model.node import Enforcer, Node
-from dovetail.model.pod import Group, Pod, RunningPod
-
-
-class Stand(Enum):
-    """Where a pod stands."""
-
-    WAITS = auto()  # ours, to be placed; perhaps with a nominated node
-    HOLDS = auto()  # it has a node
-    PROMISED = auto()  # another scheduler's, with a nominated node
-
-
-@dataclass(slots=True)
-class Known:
-    """What we know of a pod that matters."""
-
-    key: str  # namespace/name
-    stand: Stand
-    version: str  # resourceVersion: the precondition of a write
-    pod: Pod
-    running: RunningPod | None = None
-    node: str = ""  # nominated
-    condition: tuple[str, str] = ("", "")  # PodScheduled=False: reason, message
-    again: bool = False  # whatever is heard of it next is news
-    rests: bool = False  # but not before it is recalled, unless it changes itself
-    claimed: tuple[str, ...] = ()  # annotations by which it says, unplaced, which cards it has
-    stamp: str = ""  # the epoch that somebody put on it
-    doubt: int = 0  # the look at the lease that must show that we lead before it is bound
-
+from dovetail.model.node import Node
+from dovetail.model.pod import Group, Pod
 
 MOST_GONE = 20_000  # uids remembered of pods that are gone
 
@@ -64,18 +41,30 @@ MOST_GONE = 20_000  # uids remembered of pods that are gone
 class Mirror:
     """Pods, nodes and namespaces as they were last heard of."""
 
-    def __init__(self, reader: Reader, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        clock: Callable[[], float],
+        gangs: Gangs | None = None,
+        settle_seconds: float = SETTLE_SECONDS,
+    ) -> None:
         self._reader, self._clock = reader, clock
         self.pods: dict[str, Known] = {}  # by uid
         self.nodes: dict[str, Node] = {}
         self._gists: dict[str, bytes] = {}  # by name: what the node last said, in short
-        self._other_hands: set[str] = set()  # nodes where kubelet has begun or ceased to pick the cards
-        self.namespaces: dict[str, dict[str, str]] = {}
-        self.gangs = Gangs()
+        self._settling = Settling(clock, settle_seconds)
+        self.records_changed = 0  # how often another client changed what a running pod is said to hold
+        self.is_being_bound: Callable[[str], bool] = lambda uid: False  # whether a Binding of ours is under way
+        self.namespaces = Namespaces()
+        self.gangs = gangs or Gangs()
         self._uid_of: dict[str, str] = {}  # namespace/name -> uid, of everybody who is not finished
+        self._listed = False  # pods that come with a node from now on were not bound by us
         self._gone: OrderedDict[str, None] = OrderedDict()  # uids that were here; answers may come late
         self.problems: list[Problem] = []  # not said yet; whoever says them empties it
+        self.remarks: list[tuple[Pod, tuple[Problem, ...]]] = []  # about pods that wait; likewise
+        self.reports: list[tuple[Pod, str, str]] = []  # pods whose record is false: reason and text; likewise
         self.failures: list[objects.Pod] = []  # pods that kubelet did not take in; likewise
+        self.faults: list[Fault] = []  # objects that could not be read; likewise
         self.stamped: list[str] = []  # uids of pods that wait with a stamp they did not have before; likewise
 
     # ---- pods ---------------------------------------------------------------------------------------------------
@@ -85,22 +74,50 @@ class Mirror:
         for event in batch:
             if isinstance(event, Changed):
                 if not self._is_past(event.object):
-                    happened += self._hear(event.object)
+                    happened += self._heard(event.object)
             elif isinstance(event, Deleted):
                 happened += self._deleted(f"{event.ref.namespace}/{event.ref.name}", event.ref.uid)
             elif isinstance(event, Replaced):
                 happened += self._all_pods(event)
-        return happened
+        return happened + self.settled_by_now() + self._gathered()
+
+    def _gathered(self) -> list[Happening]:
+        """Gangs whose members have changed, offered once each, after everything else that was heard."""
+        return [GroupArrived(self._clock(), group) for group in self.gangs.take_touched()]
 
     def hear_pod(self, source: objects.Pod) -> list[Happening]:
         """A pod as the answer to a request says it is. The watch may have said more by now, its end included."""
         if source.metadata.uid in self._gone or self._is_past(source):
             return []
-        return list(self._hear(source))
+        return [*self._heard(source), *self._gathered()]
 
     def _is_past(self, source: objects.Pod) -> bool:
         known = self.pods.get(source.metadata.uid)
-        return known is not None and _is_older(source.metadata.resource_version, known.version)
+        return known is not None and is_older(source.metadata.resource_version, known.version)
+
+    def _heard(self, source: objects.Pod) -> Iterator[Happening]:
+        """As `_hear`; a pod that cannot be read costs only itself."""
+        try:
+            yield from self._hear(source)
+        except Exception as error:
+            key = f"{source.metadata.namespace}/{source.metadata.name}"
+            self.faults.append(Fault("Pod", key, error, source))
+            yield from self._unread(key, source)
+
+    def _unread(self, key: str, source: objects.Pod) -> Iterator[Happening]:
+        """A pod that cannot be read is not placed; one that has a node holds what it is known, or seems, to hold."""
+        uid, version = source.metadata.uid, source.metadata.resource_version
+        known = self.pods.get(uid)
+        if source.status.phase in TERMINAL:
+            yield from self._deleted(key, uid)
+        elif not source.spec.node_name:
+            yield from self._pod_gone(uid)
+            self._uid_of[key] = uid
+        elif known is None or known.held is None:
+            held = self._reader.bare(source, known.pod if known is not None else None)
+            self._note(uid, Known(key, Stand.HOLDS, version, held.running.pod, held))
+            self.gangs.forget(uid)
+            yield PodObserved(self._clock(), held.running)
 
     def _hear(self, source: objects.Pod) -> Iterator[Happening]:
         """One pod as it is now."""
@@ -114,7 +131,8 @@ class Mirror:
         elif spec.node_name:
             yield from self._holds(key, source)
         elif self._reader.is_ours(source) and not meta.deletion_timestamp:
-            yield from self._waits(key, source)
+            ends = self.namespaces.is_ending(meta.namespace)
+            yield from self._left(key, source) if ends else self._waits(key, source)
         elif source.status.nominated_node_name and not meta.deletion_timestamp:
             yield from self._promised(key, source)
         else:
@@ -124,7 +142,11 @@ class Mirror:
     def forget(self, uid: str) -> None:
         """What we did about the pod came to nothing: whatever is heard of it next is new."""
         known = self.pods.get(uid)
-        if known is not None and known.stand is Stand.WAITS:
+        if known is None or known.stand is not Stand.WAITS:
+            return
+        if self.namespaces.is_ending(known.pod.namespace):
+            known.stand = Stand.LEFT
+        else:
             known.again = True
 
     def rest(self, uid: str) -> None:
@@ -157,6 +179,10 @@ class Mirror:
         known = self.pods.get(uid)
         return known is not None and known.stand is Stand.WAITS
 
+    def rests(self, uid: str) -> bool:
+        known = self.pods.get(uid)
+        return known is not None and known.rests
+
     def holds(self, uid: str) -> bool:
         known = self.pods.get(uid)
         return known is not None and known.stand is Stand.HOLDS
@@ -186,64 +212,81 @@ class Mirror:
         for key, uid in [(key, uid) for key, uid in self._uid_of.items() if uid not in there]:
             yield from self._deleted(key, uid)
         for source in event.items:
-            yield from self._hear(source)
+            if event.rewound or not self._is_past(source):  # the answer to a write of ours may be newer than the list
+                yield from self._heard(source)
+        self._listed = True
 
     def _waits(self, key: str, source: objects.Pod) -> Iterator[Happening]:
-        uid, version = source.metadata.uid, source.metadata.resource_version
+        uid = source.metadata.uid
         reading = self._reader.pod(source)
+        if reading.problems:
+            self.remarks.append((reading.pod, reading.problems))
         known = self.pods.get(uid)
-        said, node = _condition(source), source.status.nominated_node_name
+        node = source.status.nominated_node_name
         before = known.node if known is not None else ""
         is_news = known is None or known.stand is not Stand.WAITS or (known.again and not known.rests)
         if known is not None and not is_news and known.pod == reading.pod:
-            known.version, known.condition, known.node = version, said, node
+            known.version, known.condition, known.node = source.metadata.resource_version, _condition(source), node
             known.claimed = self._reader.claimed(source)
             self._note_stamp(uid, source.metadata.annotations.get(EPOCH, ""))
             if node != before:
                 yield PodNominated(self._clock(), reading.pod, node)
             return
         self.problems += reading.problems
-        claimed = self._reader.claimed(source)
-        self._note(uid, Known(key, Stand.WAITS, version, reading.pod, None, node, said, claimed=claimed))
+        if known is not None and known.stand is Stand.HOLDS:  # a server restored from a backup has never bound it
+            yield PodGone(self._clock(), uid)
+        self._note_unplaced(key, source, Stand.WAITS, reading.pod)
+        yield from self._offer(reading.pod, node, before)
+
+    def _note_unplaced(self, key: str, source: objects.Pod, stand: Stand, pod: Pod) -> None:
+        known, claimed = self.pods.get(pod.uid), self._reader.claimed(source)
+        version, node = source.metadata.resource_version, source.status.nominated_node_name
+        self._note(pod.uid, Known(key, stand, version, pod, None, node, _condition(source), claimed=claimed))
         if known is not None:
-            self.pods[uid].stamp, self.pods[uid].doubt = known.stamp, known.doubt
-        self._note_stamp(uid, source.metadata.annotations.get(EPOCH, ""))
-        self.gangs.note(reading.pod, source, waits=True)
+            self.pods[pod.uid].stamp, self.pods[pod.uid].doubt = known.stamp, known.doubt
+        self._note_stamp(pod.uid, source.metadata.annotations.get(EPOCH, ""))
+
+    def _offer(self, pod: Pod, node: str, before: str = "") -> Iterator[Happening]:
+        """It waits from now on. `node`, `before`: nominated now and until now."""
+        in_gang = self.gangs.waits(pod)
         if node or before:
-            yield PodNominated(self._clock(), reading.pod, node)
-        yield GroupArrived(self._clock(), self.gangs.group(reading.pod))
+            yield PodNominated(self._clock(), pod, node)
+        if not in_gang:
+            yield GroupArrived(self._clock(), self.gangs.group(pod))
+
+    def _left(self, key: str, source: objects.Pod) -> Iterator[Happening]:
+        """A pod of a namespace that is being deleted, or of a new one of that name that we have not heard of yet."""
+        known = self.pods.get(source.metadata.uid)
+        if known is not None and known.stand is Stand.WAITS and self.is_being_bound(source.metadata.uid):
+            yield from self._waits(key, source)
+            return
+        if known is not None and known.stand is not Stand.LEFT:
+            yield from self._pod_gone(source.metadata.uid)
+        self._note_unplaced(key, source, Stand.LEFT, self._reader.pod(source).pod)
 
     def _holds(self, key: str, source: objects.Pod) -> Iterator[Happening]:
-        uid = source.metadata.uid
-        running, problems = self._reader.running(source)
+        uid, version = source.metadata.uid, source.metadata.resource_version
         known = self.pods.get(uid)
-        if known is not None and known.running == running:
-            known.version = source.metadata.resource_version
-            return
+        before = known.held if known is not None else None
+        asked, placed_itself = (known.pod, False) if known is not None else (None, self._listed)
+        held, problems = self._reader.running(source, asked, before, placed_itself)
         self.problems += problems
-        version = source.metadata.resource_version
-        self._note(uid, Known(key, Stand.HOLDS, version, running.pod, running))
-        self.gangs.note(running.pod, source, waits=False)
-        yield self._observed(running)
-
-    def _observed(self, running: RunningPod) -> Happening:
-        """Where kubelet picks the cards nobody can write down which: whatever the pod says is not so."""
-        if _tells_its_cards(running) and self._kubelet_picks(running.node):
-            text = f"says which cards it has, but kubelet picks them on node {running.node}; it is ignored"
-            self.problems.append(Problem("warning", f"Pod {running.pod.key}", "metadata.annotations", text))
-            running = replace(running, shares=None)
-        return PodObserved(self._clock(), running)
-
-    def _kubelet_picks(self, node: str) -> bool:
-        known = self.nodes.get(node)
-        return known is not None and known.enforcer is Enforcer.STOCK
+        self.records_changed += before is not None and held.trace not in (before.trace, held.origin)
+        if held.report[0] and (before is None or before.report != held.report):
+            self.reports.append((held.running.pod, *held.report))
+        if known is not None and before is not None and before.running == held.running:
+            known.version, known.held = version, held
+            return
+        self._note(uid, Known(key, Stand.HOLDS, version, held.running.pod, held))
+        self.gangs.forget(uid)
+        yield PodObserved(self._clock(), held.running)
 
     def _promised(self, key: str, source: objects.Pod) -> Iterator[Happening]:
         pod, node = self._reader.pod(source).pod, source.status.nominated_node_name
         known = self.pods.get(pod.uid)
         if known is not None and known.stand is Stand.PROMISED and (known.pod, known.node) == (pod, node):
             return
-        self._note(pod.uid, Known(key, Stand.PROMISED, source.metadata.resource_version, pod, None, node))
+        self._note(pod.uid, Known(key, Stand.PROMISED, source.metadata.resource_version, pod, node=node))
         yield PodNominated(self._clock(), pod, node)
 
     def _finished(self, key: str, source: objects.Pod) -> Iterator[Happening]:
@@ -266,14 +309,22 @@ class Mirror:
             yield PodGone(self._clock(), uid)
 
     def _note(self, uid: str, known: Known) -> None:
+        before = self.pods.get(uid)
+        if before is not None and before.held is not None:
+            self._settling.pod_gone(before.held.running.node, before.held.recorded, before.held.proves)
+        if known.held is not None:
+            self._settling.pod_holds(known.held.running.node, known.held.recorded, known.held.proves)
         self.pods[uid] = known
         self._uid_of[known.key] = uid
 
     def _drop(self, uid: str) -> None:
         known = self.pods.pop(uid)
+        if known.held is not None:
+            self._settling.pod_gone(known.held.running.node, known.held.recorded, known.held.proves)
         if self._uid_of.get(known.key) == uid:
             del self._uid_of[known.key]
         self.gangs.forget(uid)
+        self.gangs.touch(known.pod.group)
 
     # ---- nodes and namespaces -----------------------------------------------------------------------------------
 
@@ -281,96 +332,122 @@ class Mirror:
         happened: list[Happening] = []
         for event in batch:
             if isinstance(event, Changed):
-                happened += self._node(event.object)
+                happened += self._heard_node(event.object)
             elif isinstance(event, Deleted):
                 happened += self._node_gone(event.ref.name)
             elif isinstance(event, Replaced):
                 there = {source.metadata.name for source in event.items} | {each.ref.name for each in event.unreadable}
                 for name in [name for name in self.nodes if name not in there]:
                     happened += self._node_gone(name)
-                for source in event.items:
-                    happened += self._node(source)
-        return happened + self._observed_again()
+                for source in oldest_first(event.items):
+                    happened += self._heard_node(source)
+        return happened + self.settled_by_now()
 
-    def _observed_again(self) -> list[Happening]:
-        """A pod is heard of before its node is, or somebody else hands out the cards there now."""
-        names, self._other_hands = self._other_hands, set()
-        running = [known.running for known in self.pods.values() if known.running is not None] if names else []
-        return [self._observed(one) for one in running if one.node in names and _tells_its_cards(one)]
+    def settled_by_now(self) -> list[Happening]:
+        """Nodes that take pods with devices from now on, as what they waited for has happened; or no longer do."""
+        return [one for node in self._settling.settled_by_now() for one in self._node_is(node)]
+
+    def _heard_node(self, source: objects.Node) -> Iterator[Happening]:
+        """As `_node`. A node that cannot be read takes no new pods; its pods keep what they hold."""
+        try:
+            yield from self._node(source)
+        except Exception as error:
+            self.faults.append(Fault("Node", source.metadata.name, error))
+            yield from self._node_gone(source.metadata.name)
 
     def _node(self, source: objects.Node) -> Iterator[Happening]:
         """Heartbeats, and an annotation written in another order, give an equal node: that is no event."""
         gist = self._reader.gist(source)
         if self._gists.get(source.metadata.name) == gist:
             return
-        node, problems = self._reader.node(source)
+        reading, created, problems = self._reader.node(source)
+        node = self._settling.node(reading, created)
         self._gists[node.name] = gist
-        if self.nodes.get(node.name) != node:
-            picked = self._kubelet_picks(node.name)
-            self.nodes[node.name] = node
-            if self._kubelet_picks(node.name) != picked:
-                self._other_hands.add(node.name)
-            self.problems += problems
-            yield NodeChanged(self._clock(), node)
+        if node.unsettled == reading.node.unsettled and self.nodes.get(node.name) != node:
+            self.problems += problems  # what else is wrong follows from what it waits for
+        yield from self._node_is(node)
+
+    def _node_is(self, node: Node) -> Iterator[Happening]:
+        before = self.nodes.get(node.name)
+        if before == node:
+            return
+        self.nodes[node.name] = node
+        if node.unsettled != (before.unsettled if before is not None else ""):
+            taken = f"takes no new GPU pods: {node.unsettled}" if node.unsettled else "takes GPU pods again"
+            text = f"{taken}; running pods keep their cards"
+            self.problems.append(Problem("warning", f"Node {node.name}", "", text))
+        yield NodeChanged(self._clock(), node)
 
     def _node_gone(self, name: str) -> Iterator[Happening]:
         self._gists.pop(name, None)
+        self._settling.node_gone(name)
         if self.nodes.pop(name, None) is not None:
             yield NodeGone(self._clock(), name)
 
     def hear_namespaces(self, batch: Iterable[Event[objects.Namespace]]) -> list[Happening]:
-        happened: list[Happening] = []
-        for event in batch:
-            if isinstance(event, Replaced):
-                there = {source.metadata.name for source in event.items}
-                gone = [name for name in self.namespaces if name not in there]
-                happened += [self._namespace_gone(name) for name in gone]
-            elif isinstance(event, Deleted) and event.ref.name in self.namespaces:
-                happened.append(self._namespace_gone(event.ref.name))
-            changed = event.items if isinstance(event, Replaced) else []
-            for source in [event.object] if isinstance(event, Changed) else changed:
-                name, labels = source.metadata.name, source.metadata.labels
-                if self.namespaces.get(name) != labels:
-                    self.namespaces[name] = labels
-                    happened.append(NamespaceChanged(self._clock(), name, labels))
-        return happened
+        changed, ending, ended = self.namespaces.hear(batch)
+        faults, self.namespaces.faults = self.namespaces.faults, []
+        self.faults += [Fault("Namespace", name, error) for name, error in faults]
+        happened: list[Happening] = [NamespaceChanged(self._clock(), name, labels) for name, labels in changed]
+        for known in self._in(ending, Stand.WAITS):
+            if self.is_being_bound(known.pod.uid):
+                continue  # its Binding may be true already, and the watch of pods may be behind: its cards stay
+            happened += self._pod_gone(known.pod.uid)
+            known.stand = Stand.LEFT
+            self._note(known.pod.uid, known)
+        for known in self._in(ended, Stand.LEFT):  # of a new namespace, if it is still there
+            known.stand, known.again, known.rests = Stand.WAITS, False, False
+            happened += self._offer(known.pod, known.node)
+        return happened + self._gathered()
 
-    def _namespace_gone(self, name: str) -> Happening:
-        del self.namespaces[name]
-        return NamespaceChanged(self._clock(), name, None)
+    def _in(self, namespaces: Collection[str], stand: Stand) -> list[Known]:
+        if not namespaces:
+            return []
+        return [one for one in self.pods.values() if one.stand is stand and one.pod.namespace in namespaces]
 
     def hear_pod_groups(
-        self, batch: Iterable[Event[objects.PodGroup]], api_group: str, version: str = ""
+        self,
+        batch: Iterable[Event[objects.PodGroup]],
+        api_group: str,
+        version: str = "",
+        listed: Standing = Standing.LISTED,
     ) -> list[Happening]:
-        """A PodGroup that is new or different lets its pods be tried together."""
-        happened: list[Happening] = []
+        """A PodGroup that is new or different lets its pods be tried together. `listed`: how a list leaves the kind."""
+        keys: list[str] = []
         for event in batch:
             if isinstance(event, Deleted):
-                names = self.gangs.drop_group(api_group, event.ref.namespace, event.ref.name, version)
-            elif isinstance(event, (Replaced, NotServed)):
-                there = event.items if isinstance(event, Replaced) else ()
-                names = self.gangs.set_groups(api_group, there, version)
+                keys += self.gangs.drop_group(GroupName(api_group, event.ref.namespace, event.ref.name), version)
+            elif isinstance(event, Replaced):
+                refs = [(one.metadata.namespace, one.metadata.name) for one in event.items]
+                refs += [(one.ref.namespace, one.ref.name) for one in event.unreadable]
+                keys += self.gangs.keep_groups(api_group, [GroupName(api_group, *ref) for ref in refs], version)
+                for source in event.items:
+                    keys += self._pod_group(api_group, source, version)
+                keys += self.gangs.stand(api_group, version, listed)
+            elif isinstance(event, NotServed):
+                keys += self.gangs.set_groups(api_group, (), version)
+                keys += self.gangs.stand(api_group, version, Standing.NOT_SERVED)
             elif isinstance(event, Changed):
-                names = self.gangs.set_group(api_group, event.object, version)
-            else:
-                continue
-            happened += [one for name in names for one in self._regrouped(name)]
-        return happened
+                keys += self._pod_group(api_group, event.object, version)
+        return self._regrouped(keys)
 
-    def _regrouped(self, name: Name) -> list[Happening]:
-        """Those who waited alone, or with others, come again as what they are now."""
-        pods = [self.pods[uid].pod for uid in self.gangs.waiting(name)]
-        groups = {group.name: group for group in map(self.gangs.group, pods)}
-        return [GroupArrived(self._clock(), group) for group in groups.values()]
+    def _pod_group(self, api_group: str, source: objects.PodGroup, version: str) -> list[str]:
+        """A PodGroup that cannot be read is taken as it was before."""
+        try:
+            return self.gangs.hear_group(api_group, source, version)
+        except Exception as error:
+            name = f"{source.metadata.namespace}/{source.metadata.name}"
+            self.faults.append(Fault("PodGroup", name, error))
+            return []
 
+    def pod_groups_stand(self, api_group: str, version: str, standing: Standing) -> list[Happening]:
+        """The watch of a kind of PodGroup is open, or is not."""
+        return self._regrouped(self.gangs.stand(api_group, version, standing))
 
-def _tells_its_cards(running: RunningPod) -> bool:
-    return running.shares is not None and running.pod.wants_devices
-
-
-def _is_older(version: str, than: str) -> bool:
-    """resourceVersions of one resource are numbers that grow; what is none is not compared."""
-    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
+    def _regrouped(self, keys: Iterable[str]) -> list[Happening]:
+        """Members that waited alone, or with others, come again as what they are now."""
+        groups = [group for key in dict.fromkeys(keys) for group in self.gangs.groups(key)]
+        return [GroupArrived(self._clock(), group) for group in groups]
 
 
 def _condition(source: objects.Pod) -> tuple[str, str]:

@@ -1,97 +1,212 @@
-"""Why pods wait, as conditions. Counting what every node says costs a millisecond, which pods that ask alike share."""
+"""Why pods wait, as conditions, in the words of `explain`.
+
+Asking the nodes costs milliseconds, which pods that ask alike share; how much is asked in one turn is bounded.
+"""
 
 from __future__ import annotations
 
-import re
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 
+from dovetail.engine.findings import INTERPRETED_COST, MOST_LOOKS, Findings, find
 from dovetail.engine.scheduler import Scheduler
+from dovetail.kube.live.gang_reasons import GangReasons, gist, is_tried, own_refusal, waits_singly
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.tell import Condition
-from dovetail.kube.live.words import condition_reason, cut, why_pending
+from dovetail.kube.live.words import UNSCHEDULABLE, condition_reason, cut, why_pending, why_refused
 from dovetail.model.decision import Decision
 from dovetail.model.pod import Group, Pod
 from dovetail.model.reason import POD_LEVEL, Reason, sentence
 
-FRESH = 1.0  # seconds for which a count serves others who ask alike
-_NUMBERS = re.compile(r"\d+")
+FRESH = 1.0  # seconds for which what the nodes said serves other pods that ask alike
+STILL_FRESH = 30.0  # the same while many pods wait to be told
+TURN = 2_000  # of `Findings.cost` in one turn of the loop: about 20 ms
+PAUSE = 1.0  # seconds between two turns in which pods are looked at again
+MOST_KEPT = 1_000  # findings
+MANY_UNTOLD = 100  # pods that wait to be told: from here on the nodes are asked less closely
+FEW_LOOKS = 8
+PLACE_COST = 4  # of placing one pod by a compiled kernel: 40 µs on 5,000 nodes
 
 
 class Reasons:
-    def __init__(self, scheduler: Scheduler, now: Callable[[], float]) -> None:
-        self._scheduler, self._now = scheduler, now
+    def __init__(
+        self, scheduler: Scheduler, now: Callable[[], float], failed: Callable[[Pod, Exception], None] | None = None
+    ) -> None:
+        """`failed` is told of pods whose reason could not be worked out; they go on waiting."""
+        self._scheduler, self._now, self._failed = scheduler, now, failed
         self.untold: OrderedDict[str, tuple[Pod, Decision | Condition]] = OrderedDict()  # by uid
-        self._counts: dict[object, tuple[float, dict[Reason, int]]] = {}  # request -> when, what nodes say
+        self._found: dict[object, tuple[float, Findings]] = {}  # request -> when, what nodes say
+        self._again: deque[Group] = deque()  # groups that wait and are to be looked at again
+        self._left = TURN  # of this turn
+        self._next_turn = 0.0  # when pods may be looked at again
+        self._gangs = GangReasons(scheduler, now)
+        self._members: deque[tuple[Group, Pod, Condition | None]] = deque()  # still to be looked at, of one gang
 
     def note(self, pod: Pod, decision: Decision) -> None:
         """The pod waits. Of gates the API server speaks itself."""
-        if decision.reason is not Reason.SCHEDULING_GATED:
+        if pod.group and self._scheduler.waiting.name_of(pod.uid) == pod.group:
+            self._gangs.note(pod.group)
+        elif decision.reason is not Reason.SCHEDULING_GATED:
             self.untold[pod.uid] = (pod, decision)
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to be said now."""
+        return bool(self.untold or self._members) or self._gangs.is_due()
+
+    def look_at_a_gang(self, mirror: Mirror) -> None:
+        """One gang whose members have changed, or whose turn it is: its members say so, if they say something else. As
+        many of them as the turn allows; the others follow in the next turns."""
+        if not self._members:
+            group = self._gangs.next(mirror)
+            if group is None:
+                return
+            self._left -= self._trial_cost(group) if is_tried(group) else 0
+            try:
+                shared = self._gangs.condition(group, mirror, self._in_a_trial)
+            except Exception as error:
+                shared = self._unknown(group.pods[0], error)
+            self._members.extend((group, pod, shared) for pod in group.pods)
+        while self._members and self._left > 0:
+            self._left -= 1
+            group, pod, shared = self._members.popleft()
+            try:
+                self._look_at_member(group, pod, shared, mirror)
+            except Exception as error:
+                self._unknown(pod, error)
+
+    def _look_at_member(self, group: Group, pod: Pod, shared: Condition | None, mirror: Mirror) -> None:
+        """`shared`: what all members of the gang say. Since it was found, this one may have left."""
+        known = mirror.pods.get(pod.uid)
+        if known is None or self._scheduler.waiting.name_of(pod.uid) != group.name:
+            return
+        if pod.refusal is not None and pod.refusal.reason is Reason.SCHEDULING_GATED:
+            return
+        now = own_refusal(pod) or shared
+        if now is None and waits_singly(group):
+            now = self._condition(pod, self._scheduler.reason(group, pod))
+        if now is not None and gist(*now) != gist(*known.condition):
+            self.untold[pod.uid] = (pod, now)
+
+    def _trial_cost(self, group: Group) -> int:
+        """Of placing all members, in the unit of `Findings.cost`."""
+        compiled = all(map(self._scheduler.is_compiled, {pod.profile for pod in group.pods}))
+        return len(group.pods) * PLACE_COST * (1 if compiled else INTERPRETED_COST)
 
     def held_back(self, pod: Pod, why: str, seconds: float) -> None:
         self.untold[pod.uid] = (pod, Condition("BackedOff", cut(f"{why}; tried again in {seconds:.0f} s")))
+
+    def not_compiled(self, pod: Pod, why: str) -> None:
+        self.untold[pod.uid] = (pod, Condition("PoliciesNotCompiled", cut(f"The pod is not looked at yet: {why}.")))
 
     def forget(self, uid: str) -> None:
         self.untold.pop(uid, None)
 
     def some(self, most: int) -> Iterator[tuple[Pod, Condition]]:
-        """What is to be said, oldest first."""
-        for _ in range(min(most, len(self.untold))):
+        """What is to be said, oldest first: as much of it as the gang of this turn has left over, and at least one."""
+        for n in range(min(most, len(self.untold))):
+            if n > 0 and self._left <= 0:
+                break
             _, (pod, word) = self.untold.popitem(last=False)
-            said = word if isinstance(word, Condition) else self._condition(pod, word.reason)
+            try:
+                said = word if isinstance(word, Condition) else self._condition(pod, word.reason)
+            except Exception as error:
+                said = self._unknown(pod, error)
             if said is not None:
                 yield pod, said
+        self._left = TURN  # for the next turn
 
-    def look_again(self, waiting: Iterable[Group], mirror: Mirror) -> None:
-        """Pods that wait for other reasons than they say, or say nothing because it could not be written.
+    def look_again(self, waiting: Iterable[Group]) -> None:
+        """Queue waiting pods for a new look; `look_at_some` works through the queue."""
+        self._gangs.note_all()
+        if not self._again:
+            self._again.extend(group for group in waiting if group.pods[0].group != group.name)
 
-        That other numbers of nodes say the same is no news.
-        """
-        for group in list(waiting):
+    def look_at_some(self, mirror: Mirror) -> None:
+        """Pods that wait for other reasons than they say, or say nothing because it could not be written: as many as
+        one turn allows. A change in node counts alone is not written."""
+        if not self._again or self._now() < self._next_turn:
+            return
+        self._left, self._next_turn = TURN, self._now() + PAUSE
+        while self._again and self._left > 0:
+            group = self._again.popleft()
             for pod in group.pods:
-                known = mirror.pods.get(pod.uid)
-                reason = self._scheduler.reason(group, pod)
-                if known is None or pod.uid in self.untold or reason is Reason.SCHEDULING_GATED:
-                    continue
-                now = self._condition(pod, reason)
-                if now is None and group.minimum > 1:
-                    now = self._condition(pod, Reason.GROUP_NOT_PLACED)
-                if now is not None and _without_numbers(*now) != _without_numbers(*known.condition):
-                    self.untold[pod.uid] = (pod, now)
+                self._left -= 1
+                if self._scheduler.waiting.name_of(pod.uid) == group.name:
+                    try:
+                        self._compare(group, pod, mirror)
+                    except Exception as error:
+                        self._unknown(pod, error)
+
+    def _unknown(self, pod: Pod, error: Exception) -> Condition:
+        """What the pod says where working out its reason failed."""
+        if self._failed is None:
+            raise error
+        self._failed(pod, error)
+        return Condition(UNSCHEDULABLE, "No node takes the pod. Why could not be worked out; see the scheduler's log.")
+
+    def _compare(self, group: Group, pod: Pod, mirror: Mirror) -> None:
+        known = mirror.pods.get(pod.uid)
+        reason = self._scheduler.reason(group, pod)
+        if known is None or pod.uid in self.untold or reason is Reason.SCHEDULING_GATED:
+            return
+        now = self._condition(pod, reason)
+        if now is not None and gist(*now) != gist(*known.condition):
+            self.untold[pod.uid] = (pod, now)
 
     def _condition(self, pod: Pod, reason: Reason) -> Condition | None:
         """None: some node would take it by now, so that it is about to be tried again."""
         if pod.refusal is not None or (reason in POD_LEVEL and reason is not Reason.NO_NODES):
-            return Condition(condition_reason(reason), why_pending(pod, reason, {}))
-        counts = self._count(pod)
-        if Reason.OK in counts:
+            return Condition(condition_reason(reason), why_refused(pod, reason, self._which(pod, reason)))
+        return self._by_nodes(pod, self._find(pod))
+
+    def _in_a_trial(self, pod: Pod, reason: Reason) -> Condition | None:
+        """As `_condition`; what the nodes say then is kept for no other pod."""
+        if reason in POD_LEVEL and reason is not Reason.NO_NODES:
+            return Condition(condition_reason(reason), why_refused(pod, reason, self._which(pod, reason)))
+        found = find(self._scheduler, pod, FEW_LOOKS)
+        self._left -= found.cost
+        return self._by_nodes(pod, found)
+
+    def _by_nodes(self, pod: Pod, found: Findings) -> Condition | None:
+        if found.fits:
             return None
         if self._only_the_quota_says_no(pod):
             quota = self._scheduler.quotas.device_limits(pod)
             return Condition(condition_reason(Reason.QUOTA), cut(f"{sentence(Reason.QUOTA)}: {quota}."))
-        return Condition(condition_reason(reason), why_pending(pod, reason, counts))
+        return Condition(condition_reason(Reason.NO_NODES), why_pending(found))
+
+    def _which(self, pod: Pod, reason: Reason) -> str:
+        """Which quota or claim is why no node can take the pod; "" = neither is."""
+        if reason is Reason.QUOTA:
+            return self._scheduler.quotas.refusal(pod) or ""
+        return self._scheduler.related.volumes.why_refused(pod, reason)
 
     def _only_the_quota_says_no(self, pod: Pod) -> bool:
         if not (pod.wants_devices and self._scheduler.quotas.apply_to(pod)):
             return False
         return Reason.OK in self._scheduler.related.reasons(pod, under_quota=False)
 
-    def _count(self, pod: Pod) -> dict[Reason, int]:
-        signature = self._scheduler.requests.signature(pod)
-        related = self._scheduler.related.restricts(pod)
-        alone = related or self._scheduler.quotas.apply_to(pod)
-        key = (signature.profile, signature.shape, signature.mask, pod.uid if alone else "")
-        now = self._now()
-        known = self._counts.get(key)
-        if known is not None and now - known[0] < FRESH:
+    def _find(self, pod: Pod) -> Findings:
+        key, now = self._alike(pod), self._now()
+        known = self._found.get(key)
+        many = len(self.untold) >= MANY_UNTOLD
+        if known is not None and now - known[0] < (STILL_FRESH if many else FRESH):
             return known[1]
-        if len(self._counts) > 1_000:
-            self._counts.clear()
-        counts = self._scheduler.related.reasons(pod)
-        self._counts[key] = (now, counts)
-        return counts
+        if len(self._found) > MOST_KEPT:
+            self._found.clear()
+        found = find(self._scheduler, pod, FEW_LOOKS if many else MOST_LOOKS)
+        self._left -= found.cost
+        self._found[key] = (now, found)
+        return found
 
-
-def _without_numbers(reason: str, message: str) -> tuple[str, str]:
-    return reason, _NUMBERS.sub("", message)
+    def _alike(self, pod: Pod) -> object:
+        """Equal for pods to which the nodes say the same."""
+        scheduler = self._scheduler
+        signature = scheduler.requests.signature(pod)
+        numbered = scheduler.intern.sweeps  # shapes and masks have other numbers after the next
+        key: tuple[object, ...] = (signature.profile, signature.shape, signature.mask, numbered, pod.own_node)
+        if scheduler.related.restricts(pod):
+            own = pod.uid if scheduler.nominated.promised or pod.relations.ephemeral else ""
+            key = (*key, pod.namespace, tuple(sorted(pod.labels.items())), pod.relations, own)
+        return (*key, pod.namespace) if scheduler.quotas.apply_to(pod) else key

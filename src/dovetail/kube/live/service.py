@@ -18,22 +18,30 @@ from dovetail.kube.api.errors import ApiError, Forbidden, Unavailable
 from dovetail.kube.api.reflector import Reflector
 from dovetail.kube.api.retry import retrying
 from dovetail.kube.api.typed import version_of
+from dovetail.kube.gangs import Gangs
 from dovetail.kube.live.binder import Binder
 from dovetail.kube.live.driver import Driver
-from dovetail.kube.live.election import TERMS, Arrival, Election, Terms
+from dovetail.kube.live.election import TERMS, Arrival, Election, OtherNames, Terms
 from dovetail.kube.live.fencing import stamp, stamp_of
 from dovetail.kube.live.hami_lock import HamiLocks
-from dovetail.kube.live.mirror import Mirror, Stand
+from dovetail.kube.live.kernels import FEW_NODES, Kernels, Make
+from dovetail.kube.live.known import Stand
+from dovetail.kube.live.lease import Marks
+from dovetail.kube.live.mirror import Mirror
+from dovetail.kube.live.peers import Overlap, Peers
 from dovetail.kube.live.reader import Reader
+from dovetail.kube.live.settling import SETTLE_SECONDS
 from dovetail.kube.live.sources import Sources
 from dovetail.kube.live.tell import Condition, Teller
 from dovetail.kube.live.volume_mirror import VolumeMirror
 from dovetail.kube.live.volumes import HeldBack, Task, bind_volumes
+from dovetail.kube.live.warm import pairs_of
+from dovetail.kube.log import Log
 from dovetail.kube.settings import Settings
 from dovetail.model.events import Bind
 
 COLLECT = (20_000, 10, 10)  # as gc.set_threshold: at Python's 700 a burst is mostly looked through for garbage
-FEW = 200  # nodes for which interpreted kernels are quick enough to begin with
+LONGEST_WAIT = 120.0  # seconds that a large cluster waits for the kernels of the configuration
 GOODBYE = 10.0  # seconds for what is under way when we are asked to end
 
 
@@ -46,10 +54,14 @@ class Options:
     arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # policy name -> its arguments
     namespace: str = "kube-system"  # of the lease
     lease: str = "dovetail-scheduler"
+    peer_namespaces: tuple[str, ...] = ()  # where Leases of other Dovetails are believed, beside `namespace`
     terms: Terms = TERMS
     hami_lock: str = "auto"
     at_once: int = 64  # Bindings on their way
+    settle_seconds: float = SETTLE_SECONDS  # until GPUs that only a count speaks of are believed
     device_resources: tuple[str, ...] = ("nvidia.com/gpu",)
+    nodes: tuple[tuple[str, str], ...] = ()  # labels of the nodes that we place on; () = all nodes
+    any_names: bool = False  # wait for the lease also where its holder serves other scheduler names
 
 
 class Lost(Exception):
@@ -65,15 +77,18 @@ class Service:
         options: Options,
         *,
         now: Callable[[], float],
-        log: Callable[..., None],
-        compile_kernels: Callable[[], bool] = lambda: False,  # blocks; called in a thread; False = interpret them
+        log: Log,
+        make_kernels: Make | None = None,  # None = interpret them
     ) -> None:
         self._api, self._options, self._now, self._log = api, options, now, log
-        self._compile_kernels = compile_kernels
         self.scheduler = Scheduler(
             options.arguments, mode="interpreted", device_resources=options.device_resources, cache=True
         )
-        self.mirror = Mirror(Reader(options.profiles), now)
+        self.kernels = Kernels(self.scheduler, make_kernels, log=log)
+        self.kernels.configure(pairs_of(options.profiles.values()))
+        settings = next(iter(options.profiles.values()))
+        unknown_group, self._seals = settings.unknown_group, settings.seals
+        self.mirror = Mirror(Reader(options.profiles, options.nodes), now, Gangs(unknown_group), options.settle_seconds)
         self.volumes = VolumeMirror()
         self.election = Election(
             api,
@@ -81,6 +96,17 @@ class Service:
             name=options.lease,
             namespace=options.namespace,
             terms=options.terms,
+            marks=Marks(tuple(options.profiles), options.nodes, self._seals.fingerprints),
+            any_names=options.any_names,
+            now=now,
+            log=log,
+        )
+        self.election.says = self._say
+        self.peers = Peers(
+            api,
+            lambda: self.election.lease,
+            terms=options.terms,
+            namespaces=options.peer_namespaces,
             now=now,
             log=log,
         )
@@ -94,6 +120,13 @@ class Service:
 
     def stop(self) -> None:
         self._stop.set()
+
+    @property
+    def seals_records(self) -> bool:
+        return bool(self._seals)
+
+    def _say(self, text: str) -> None:
+        self.state = text
 
     async def run(self) -> None:
         try:
@@ -126,43 +159,47 @@ class Service:
     async def _serve(self) -> None:
         gc.set_threshold(*COLLECT)
         server = await self._server_version()
-        warming = self._start(asyncio.to_thread(self._compile_kernels), passing=True)
+        self._start(self.kernels.run())
         self.state = "waiting for the lease"
-        arrival = await self.election.acquire()
+        try:
+            arrival = await self.election.acquire()
+        except OtherNames as error:
+            raise Lost(str(error)) from error
+        if self._seals:
+            self._seals.since = self.election.lease.marks().sealed_since
         leading = self._start(self.election.keep())
-        self._log(f"leading as {self.election.identity}, epoch {self.election.epoch}")
+        self._log(f"leading as {self.election.identity}, epoch {self.election.epoch}", epoch=self.election.epoch)
+        sealed = "sealed" if self._seals else "not sealed: no --seal-key-file"
+        self._log(f"records of the cards that pods are given are {sealed}")
         driver = self.driver = self._put_together(server)
-        self._start(self._get_ready(driver, arrival, warming), passing=True)
+        self._start(self._get_ready(driver, arrival), passing=True)
         await self._watch_over(leading)
 
-    async def _get_ready(self, driver: Driver, arrival: Arrival, warming: asyncio.Task[bool]) -> None:
+    async def _get_ready(self, driver: Driver, arrival: Arrival) -> None:
+        self.state = "looking for other Dovetails"
+        await self.peers.until_alone(self._say)
+        self._start(self._watch_peers())
         with collector_off():
             await self._list(driver)
-            if len(self.mirror.nodes) > FEW:  # booking thousands of pods is quicker with compiled kernels, too
+            if len(self.mirror.nodes) > FEW_NODES:  # booking thousands of pods is quicker with compiled kernels, too
                 self.state = "compiling kernels"
-                await asyncio.wait({warming})
-            self._when_compiled(warming)
+                await self.kernels.settled(LONGEST_WAIT)
             driver.take_truth()
         if arrival is not Arrival.AFTER_GOODBYE:  # a Lease that was deleted looks like one that never was
             await self._fence(driver)
         gc.collect()
         gc.freeze()  # what is there now stays: looking through it again and again costs more than it finds
         self.ready, self.state = True, "ready"
-        self._log(f"ready: {len(self.mirror.nodes)} nodes, {len(self.mirror.pods)} pods")
+        nodes, pods = len(self.mirror.nodes), len(self.mirror.pods)
+        self._log(f"ready: {nodes} nodes, {pods} pods", nodes=nodes, pods=pods)
         driver.paused = False
         driver.happened(())
 
-    def _when_compiled(self, warming: asyncio.Task[bool]) -> None:
-        """A small cluster is served while kernels are still being compiled: the decisions are the same."""
-
-        def switch(done: asyncio.Task[bool]) -> None:
-            if not done.cancelled() and done.exception() is None and done.result():
-                self.scheduler.compile()
-
-        if warming.done():
-            switch(warming)
-        else:
-            warming.add_done_callback(switch)
+    async def _watch_peers(self) -> None:
+        try:
+            await self.peers.watch()
+        except Overlap as error:
+            raise Lost(str(error)) from error
 
     async def _watch_over(self, leading: asyncio.Task[Any]) -> None:
         """Until a part ends that should not, those that are started on the way included."""
@@ -190,12 +227,15 @@ class Service:
     def _put_together(self, server: tuple[int, int]) -> Driver:
         driver = Driver(self.scheduler, self.mirror, epoch=self.election.epoch, now=self._now, log=self._log)
         driver.paused, driver.doubt = True, self.election.doubt
+        driver.kernels = self.kernels
+        driver.bound_by, driver.noticed = self.election.lease.key, self.peers.notice
         vendors = next(iter(self._options.profiles.values())).vendors
         locks = HamiLocks(
             self._api,
             exists=self.mirror.has,
             clears=self.mirror.may_hold,
             may_write=self.election.is_sure,
+            waits=driver.waits_for_lock,
             now=self._now,
             log=self._log,
             setting=self._options.hami_lock,
@@ -214,30 +254,40 @@ class Service:
             vendors,
             nodes=self.mirror.nodes,
             version_of=self._version_of,
+            objection=driver.objection,
             settled=driver.teller.settled,
             volumes=self._bind_volumes,
             report=driver.outcome,
             now=self._now,
             epoch=self.election.epoch,
+            bound_by=driver.bound_by,
+            seals=self._seals,
             may_write=self.election.is_sure,
             log=self._log,
             server=server,
             turn=locks,
             most=self._options.at_once,
         )
-        sources = Sources(self._api, driver, self.volumes, locks, vendors, self._now, self._log)
-        self.reflectors = sources.reflectors
+        spreads = any(one.default_spread for each in self._options.profiles.values() for one in each.profiles)
+        sources = Sources(self._api, driver, self.volumes, locks, vendors, self._now, self._log, spreads)
+        self._sources = sources
         return driver
 
     async def _list(self, driver: Driver) -> None:
         """Everything there is; deciding waits until all of it is known."""
-        self.state = "listing the cluster"
+        self.state, self.reflectors = "listing the cluster", self._sources.reflectors
         for reflector in self.reflectors:
             self._start(reflector.run())
         self._start(driver.run())
         self._start(driver.teller.run())
         waiting = [asyncio.create_task(reflector.synced()) for reflector in self.reflectors]
         await asyncio.gather(*waiting)
+        absent = [reflector.path for reflector in self.reflectors if not reflector.health().served]
+        if absent:
+            self._log(
+                f"not served or not readable, and watched as soon as they are: {', '.join(absent)}",
+                paths=",".join(absent),
+            )
 
     async def _fence(self, driver: Driver) -> None:
         """Nothing that our predecessor sent may become true after this."""
@@ -247,7 +297,7 @@ class Service:
             self._api, waiting, self.election.epoch, driver.hear_pod, self._log, may_write=self.election.is_sure
         )
         if count:
-            self._log(f"nobody said goodbye before us: stamped {count} pods that wait")
+            self._log(f"the previous scheduler did not release its Lease: stamped {count} waiting pods", count=count)
 
     async def _say_goodbye(self, driver: Driver) -> None:
         self._log("stopping: waiting for what is under way")
@@ -256,14 +306,15 @@ class Service:
         clean = fenced and not driver.binder.under_way
         await driver.teller.flush(2.0)
         await self._end_tasks()
-        if clean:
-            await self.election.release()
+        await self.election.release(clean)
 
     # ---- what the binder asks -----------------------------------------------------------------------------------
 
     def _version_of(self, bind: Bind) -> str | None:
         known = self.mirror.pods.get(bind.pod.uid)
         if known is None or known.stand is not Stand.WAITS or known.pod != bind.pod:
+            return None
+        if self.driver is not None and not self.driver.rooms.is_whole(bind.pod):
             return None
         if not self.election.has_looked(known.doubt):
             raise Unavailable(f"stamped by {known.stamp}: the lease must be looked at first", sent=False)
@@ -307,7 +358,7 @@ class VolumeTruth:
         return node.labels if node is not None else None
 
     def has_pod(self, uid: str) -> bool:
-        return uid in self._mirror.pods
+        return self._mirror.waits(uid) or self._mirror.holds(uid)
 
 
 class _Version(msgspec.Struct, frozen=True):

@@ -13,23 +13,18 @@ from dovetail.kube.api.typed import Unreadable
 from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
 from dovetail.kube.decode import Found
 from dovetail.kube.live.driver import Driver
-from dovetail.kube.live.gangs import KUBERNETES
 from dovetail.kube.live.hami_lock import HamiLocks
+from dovetail.kube.live.pod_group_watches import PodGroupWatches
+from dovetail.kube.live.selector_mirror import WATCHED, SelectorMirror
+from dovetail.kube.live.set_aside import Fault
 from dovetail.kube.live.volume_mirror import PATHS, TYPES, VolumeMirror
+from dovetail.kube.log import WARNING, Log
 from dovetail.kube.problems import Problems
 from dovetail.kube.quotas import quota_from
 from dovetail.kube.vendors import Vendors
 from dovetail.model.events import QuotaChanged, VolumesChanged
 from dovetail.model.pod import Quota
 
-# Kinds of PodGroup: API group, version. Those that are not served have no objects.
-POD_GROUPS = (
-    ("scheduling.x-k8s.io", "v1alpha1"),
-    ("scheduling.sigs.k8s.io", "v1alpha1"),
-    ("scheduling.volcano.sh", "v1beta1"),
-    (KUBERNETES, "v1alpha2"),  # of 1.36
-    (KUBERNETES, "v1beta1"),  # from 1.37 on
-)
 NEWEST = ""  # a list that is not older than what anybody was told
 
 
@@ -42,22 +37,25 @@ class Sources:
         locks: HamiLocks,
         vendors: Vendors,
         now: Callable[[], float],
-        log: Callable[..., None],
+        log: Log,
+        spreads: bool = True,  # some profile spreads pods by default
     ) -> None:
         self._driver, self._volumes, self._locks, self._vendors = driver, volumes, locks, vendors
         self._now, self._log = now, log
         watch = partial(Reflector, api, report=log, first_version=NEWEST)
+        pod_groups = PodGroupWatches(driver, watch, self._complain, log)
         self.reflectors: list[Reflector[Any]] = [
             watch("/api/v1/nodes", objects.Node, self._nodes),
-            watch("/api/v1/pods", objects.Pod, self._pods),
+            watch("/api/v1/pods", objects.Pod, self._pods, on_watch=pod_groups.pods_watched),
             watch("/api/v1/namespaces", objects.Namespace, self._namespaces),
             watch("/api/v1/resourcequotas", objects.ResourceQuota, self._quotas),
             *(watch(path, TYPES[kind], partial(self._volume_objects, kind)) for kind, path in PATHS.items()),
-            *(
-                watch(f"/apis/{group}/{version}/podgroups", objects.PodGroup, partial(self._pod_groups, group, version))
-                for group, version in POD_GROUPS
-            ),
+            *pod_groups.reflectors.values(),
         ]
+        self._selectors = SelectorMirror(now)
+        for kind, (path, type_) in WATCHED.items() if spreads else ():
+            without = f"pods are not spread by their {kind}s by default"
+            self.reflectors.append(watch(path, type_, partial(self._selecting, kind), without=without))
         self._known_quotas: dict[tuple[str, str], Quota] = {}
 
     def _nodes(self, batch: list[Event[objects.Node]]) -> None:
@@ -73,30 +71,47 @@ class Sources:
         self._volumes.notify()
 
     def _namespaces(self, batch: list[Event[objects.Namespace]]) -> None:
+        self._complain("Namespace", batch)
         self._driver.happened(self._driver.mirror.hear_namespaces(batch))
 
-    def _pod_groups(self, api_group: str, version: str, batch: list[Event[objects.PodGroup]]) -> None:
-        self._complain("PodGroup", batch)
-        self._driver.happened(self._driver.mirror.hear_pod_groups(batch, api_group, version))
+    def _selecting(self, kind: str, batch: list[Event[Any]]) -> None:
+        self._complain(kind, batch)
+        self._driver.happened(self._selectors.hear(kind, batch))
+        self._set_aside(self._selectors)
 
     def _volume_objects(self, kind: str, batch: list[Event[Any]]) -> None:
         self._complain(kind, batch)
         heard = self._volumes.hear(kind, batch)
+        self._set_aside(self._volumes)
         if heard.facts or heard.gone:
             self._driver.happened((VolumesChanged(self._now(), heard.facts, heard.gone),))
 
     def _quotas(self, batch: list[Event[objects.ResourceQuota]]) -> None:
+        self._complain("ResourceQuota", batch)
         for event in batch:
             if isinstance(event, Replaced):
                 there = {(one.metadata.namespace, one.metadata.name) for one in event.items}
+                there |= {(one.ref.namespace, one.ref.name) for one in event.unreadable}
                 for key in [key for key in self._known_quotas if key not in there]:
                     self._drop_quota(key)
                 for one in event.items:
-                    self._set_quota(one)
+                    self._hear_quota(one)
             elif isinstance(event, Changed):
-                self._set_quota(event.object)
+                self._hear_quota(event.object)
             elif isinstance(event, Deleted):
                 self._drop_quota((event.ref.namespace, event.ref.name))
+
+    def _hear_quota(self, source: objects.ResourceQuota) -> None:
+        """A quota that cannot be read is taken as it was before."""
+        try:
+            self._set_quota(source)
+        except Exception as error:
+            fault = Fault("ResourceQuota", f"{source.metadata.namespace}/{source.metadata.name}", error)
+            self._driver.set_aside.unread([fault])
+
+    def _set_aside(self, mirror: VolumeMirror | SelectorMirror) -> None:
+        faults, mirror.faults = mirror.faults, []
+        self._driver.set_aside.unread(faults)
 
     def _set_quota(self, source: objects.ResourceQuota) -> None:
         """Only HAMi's limits on memory and compute: what Kubernetes counts, the API server has checked already."""
@@ -121,4 +136,5 @@ class Sources:
         for event in batch:
             bad = event.unreadable if isinstance(event, Replaced) else []
             for one in [event] if isinstance(event, Unreadable) else bad:
-                self._log(f"{kind} {one.ref} cannot be read and is taken as it was before: {one.message}")
+                text = f"{kind} {one.ref} cannot be read and is taken as it was before: {one.message}"
+                self._log(text, WARNING, object=f"{kind} {one.ref}")

@@ -16,15 +16,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dovetail.kube.api.client import Api, Json
-from dovetail.kube.api.errors import ApiError, Throttled, Unavailable
+from dovetail.kube.api.errors import ApiError, Forbidden, Throttled, Unavailable
 from dovetail.kube.api.retry import BACKOFF, REAL, World
 from dovetail.kube.live.binding import pod_path
 from dovetail.kube.live.election import only_while
 from dovetail.kube.live.times import to_microsecond, to_second
 from dovetail.kube.live.words import cut
+from dovetail.kube.log import ERROR, WARNING, Log
 from dovetail.model.pod import Pod
 
-CONTROLLER = "dovetail.dev/scheduler"
+CONTROLLER = "dovetail"  # of events about a pod that names no scheduler
 MOST_EVENTS = 5_000  # waiting to be sent
 WRITERS = 8  # conditions on their way at once
 FEW = 2  # of these, while pods are being bound
@@ -47,6 +48,7 @@ class Note:
     text: str
     warning: bool = False
     action: str = "Scheduling"
+    once: str = ""  # a name by which the API server refuses it a second time, after a restart as well
 
 
 @dataclass(slots=True)
@@ -67,7 +69,7 @@ class Teller:
         may_write: Callable[[], bool],  # whether we are surely the scheduler at this moment
         busy: Callable[[], bool],  # something is being bound
         now: Callable[[], float],
-        log: Callable[[str], None],
+        log: Log,
         world: World = REAL,
     ) -> None:
         self._api, self._instance, self._written = api, instance[:128], written
@@ -161,7 +163,10 @@ class Teller:
                     return True  # there is something newer to say, or no more to be said
             except ApiError as error:
                 if error.code not in (404, 409):  # the pod is gone or another one: nobody to tell
-                    self._log(f"condition of {pod.key}: {error.message}")
+                    self._log(f"condition of {pod.key}: {error.message}", WARNING, pod=pod.key)
+                return True
+            except Exception as error:  # what cannot be said of one pod keeps no other from being told
+                self._log(f"condition of {pod.key}: {type(error).__name__}: {error}", ERROR, pod=pod.key)
                 return True
         return False
 
@@ -182,13 +187,13 @@ class Teller:
             await self._send(*self._events.popleft())
 
     async def _send(self, at: float, note: Note) -> None:
-        pod = note.pod
+        pod, name = note.pod, note.once or f"{int(at * 1e9):x}"
         body = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": f"{pod.name[:200].rstrip('-.')}.{int(at * 1e9):x}", "namespace": pod.namespace},
+            "metadata": {"name": f"{pod.name[:200].rstrip('-.')}.{name}", "namespace": pod.namespace},
             "eventTime": to_microsecond(at),
-            "reportingController": CONTROLLER,
+            "reportingController": pod.scheduler or CONTROLLER,
             "reportingInstance": self._instance,
             "action": note.action,
             "reason": note.reason,
@@ -210,5 +215,9 @@ class Teller:
             await self._world.sleep(BACKOFF.wait(2, self._world.chance(), error.retry_after))
         except ApiError as error:
             self.dropped += 1
-            if error.code not in (404, 409):
-                self._log(f"event about {pod.key}: {error.message}")
+            namespace_ends = isinstance(error, Forbidden) and error.namespace_ends
+            if error.code not in (404, 409) and not namespace_ends:
+                self._log(f"event about {pod.key}: {error.message}", WARNING, pod=pod.key)
+        except Exception as error:
+            self.dropped += 1
+            self._log(f"event about {pod.key}: {type(error).__name__}: {error}", ERROR, pod=pod.key)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
 from dovetail.kube.decode import Found
+from dovetail.kube.live.set_aside import Fault
 from dovetail.kube.problems import Problem, Problems
 from dovetail.kube.volume_objects import STORAGE_GROUP, VOLUME_KINDS
 from dovetail.kube.volumes import volume_fact
@@ -38,6 +39,7 @@ class VolumeMirror:
     def __init__(self) -> None:
         self._facts: dict[str, dict[str, VolumeFact]] = {kind: {} for kind in PATHS}  # kind -> "namespace/name" -> fact
         self._listeners: set[asyncio.Future[None]] = set()
+        self.faults: list[Fault] = []  # objects that could not be read; likewise
         self.problems: list[Problem] = []  # not said yet; whoever says them empties it
 
     def hear(self, kind: str, batch: Iterable[Event[Any]]) -> Heard:
@@ -46,7 +48,7 @@ class VolumeMirror:
         gone: list[VolumeFact] = []
         for event in batch:
             if isinstance(event, Changed):
-                self._set(kind, event.object, facts)
+                self._heard(kind, event.object, facts)
             elif isinstance(event, Deleted):
                 self._drop(kind, f"{event.ref.namespace}/{event.ref.name}", gone)
             elif isinstance(event, Replaced):
@@ -55,7 +57,7 @@ class VolumeMirror:
                 for key in [key for key in self._facts[kind] if key not in there]:
                     self._drop(kind, key, gone)
                 for source in event.items:
-                    self._set(kind, source, facts)
+                    self._heard(kind, source, facts)
         if facts or gone:
             self.notify()
         return Heard(tuple(facts), tuple(gone))
@@ -82,6 +84,14 @@ class VolumeMirror:
         for listener in self._listeners:
             if not listener.done():
                 listener.set_result(None)
+
+    def _heard(self, kind: str, source: Any, facts: list[VolumeFact]) -> None:
+        """As `_set`; an object that cannot be read is taken as it was before."""
+        try:
+            self._set(kind, source, facts)
+        except Exception as error:
+            meta = source.metadata
+            self.faults.append(Fault(kind, f"{meta.namespace}/{meta.name}".removeprefix("/"), error))
 
     def _set(self, kind: str, source: Any, facts: list[VolumeFact]) -> None:
         meta, problems = source.metadata, Problems()

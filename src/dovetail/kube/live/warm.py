@@ -1,46 +1,128 @@
-"""Compile what a live scheduler will run before it has to: in the middle of work it would stand still for seconds."""
+"""Compiles kernels where no pod waits for it: in a child process, which leaves them on disk.
+
+Compiling in a thread stops the loop for up to 0.6 s at a time, because numba holds the interpreter's lock while it
+infers types. Loading what is on disk is done in a thread: 0.3 s, in which the loop stops for at most 20 ms.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from typing import Any
+import asyncio
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from time import monotonic
 
-import msgspec
-
-from dovetail.engine.scheduler import Scheduler
+from dovetail import kernel_cache
+from dovetail.engine.build import Pair, builder, pair_of
 from dovetail.kube.settings import Settings
-from dovetail.model.device import Device
-from dovetail.model.events import GroupArrived, NodeChanged, PodGone, PodObserved
-from dovetail.model.node import Node
-from dovetail.model.pod import Container, DeviceAsk, Group, Pod, Profile, RunningPod
-from dovetail.model.relations import NO_PREFERENCES, Preferences
-from dovetail.model.rules import AffinityTerm, Requirement
+from dovetail.model.pod import Profile
+from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
-_CARD = Device("GPU-0", 0, "NVIDIA", "any", 1024, 1000, 10)
-_NODES = [
-    Node(name, {"cpu": 1000, "pods": 10}, (msgspec.structs.replace(_CARD, uuid=f"GPU-{name}"),)) for name in ("a", "b")
-]
-_LIKES = Preferences(nodes=((1, AffinityTerm((Requirement("x", "Exists"),))),))
+LONGEST_COMPILE = 600.0  # seconds for what takes ten on a machine that has nothing else to do
+NICE = 10  # how much the child yields to the scheduler
 
 
-def warm(settings: Iterable[Settings], arguments: Mapping[str, Mapping[str, Any]], cache: bool) -> None:
-    """Blocks until the kernels of these profiles are compiled, or read from disk."""
-    for profile in {each.profile for each in settings}:
-        _rehearse(profile, arguments, cache)
+class NotCompiled(Exception):
+    """numba is missing or does not work here; the kernels are interpreted."""
 
 
-def _rehearse(profile: Profile, arguments: Mapping[str, Mapping[str, Any]], cache: bool) -> None:
-    """A day in the life of a scheduler: every door of the kernel is opened once."""
-    stage = Scheduler(arguments, mode="compiled", cache=cache)
-    for node in _NODES:
-        stage.handle(NodeChanged(0.0, node))
-    whole = Container("c", asks=(DeviceAsk("NVIDIA", 1, 1024, None, 1000),))
-    for name, likes in (("plain", NO_PREFERENCES), ("picky", _LIKES), ("late", NO_PREFERENCES)):
-        pod = Pod("", name, name, {"cpu": 500}, containers=(whole,), profile=profile, preferences=likes)
-        stage.handle(GroupArrived(0.0, Group(name, (pod,))))
-    stage.related.reasons(pod)
-    placed = replace(pod, name="plain", uid="plain", labels={"zone": "a"})  # as the API server gives it back
-    shares, where = stage.ledger.held_shares("plain"), stage.ledger.node_of("plain")
-    stage.handle(PodObserved(0.0, RunningPod(placed, where, shares)))
-    stage.handle(PodGone(1.0, "plain"))
+def pairs_of(settings: Iterable[Settings]) -> list[Pair]:
+    """The policies of every profile that the settings name."""
+    return list(dict.fromkeys(pair_of(profile) for each in settings for profile in each.profiles))
+
+
+def title(pair: Pair) -> str:
+    """`binpack × spread`; a joint policy stands alone."""
+    node, chain = pair
+    return node if NODE_POLICIES[node].offer is not None else f"{node} × {','.join(chain)}"
+
+
+def written(pair: Pair) -> str:
+    """As `read` understands it: `binpack:spread`."""
+    return f"{pair[0]}:{','.join(pair[1])}"
+
+
+def read(text: str) -> Pair:
+    """ValueError where it names no policies."""
+    node, _, chain = text.partition(":")
+    profile = Profile(node, tuple(chain.split(","))) if chain else Profile(node)
+    if node not in NODE_POLICIES:
+        raise ValueError(f"{text!r}: no node policy {node!r}; there is {', '.join(NODE_POLICIES)}")
+    for name in profile.device:
+        if name not in DEVICE_POLICIES:
+            raise ValueError(f"{text!r}: no GPU policy {name!r}; there is {', '.join(DEVICE_POLICIES)}")
+    return pair_of(profile)
+
+
+def warm(pairs: Iterable[Pair], on_disk: bool) -> None:
+    """Blocks until these kernels are compiled, or read from disk."""
+    for pair in pairs:
+        builder(True, on_disk).warm(Profile(*pair))
+        if on_disk:
+            kernel_cache.remember(_mark(pair))
+
+
+class Workshop:
+    """Makes kernels. `on_disk`: there is a folder for them, by which the child hands them over."""
+
+    def __init__(self, on_disk: bool) -> None:
+        self._on_disk = on_disk
+
+    async def make(self, pairs: Sequence[Pair]) -> float:
+        """Returns when the kernels can be used: the seconds spent on compiling, 0 if they were on disk."""
+        if not self._on_disk:
+            raise NotCompiled("no folder can be written to; set DOVETAIL_CACHE_DIR to one that can")
+        try:
+            missing = await asyncio.to_thread(self._missing, pairs)
+            started = monotonic()
+            if missing:
+                await _in_child([written(pair) for pair in missing])
+            took = monotonic() - started if missing else 0.0
+            await asyncio.to_thread(warm, pairs, True)
+            return took
+        except Exception as error:  # numba's own errors are of many kinds, none of them ours
+            first = (str(error).splitlines() or [""])[0]
+            raise NotCompiled(f"{type(error).__name__}: {first}") from error
+
+    def _missing(self, pairs: Sequence[Pair]) -> list[Pair]:
+        """Those that are not on disk for this machine."""
+        return [pair for pair in pairs if not kernel_cache.is_warm(_mark(pair))]
+
+
+async def _in_child(names: Sequence[str]) -> None:
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", __name__, *names),  # -P: no modules from the working directory
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(LONGEST_COMPILE):
+            _, said = await child.communicate()
+    finally:
+        if child.returncode is None:
+            with suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()
+    if child.returncode:
+        last = said.decode(errors="replace").strip().splitlines()[-1:]
+        raise RuntimeError(f"the compiling process ended with code {child.returncode}: {''.join(last)}")
+
+
+def _mark(pair: Pair) -> str:
+    """numba keeps code of each processor apart: a folder filled elsewhere may hold nothing for this one."""
+    from dovetail.engine import native  # numba takes 0.3 s and 90 MB: in the thread that compiles or loads
+
+    return f"live {written(pair)} {native.machine()}"
+
+
+def main(names: Sequence[str]) -> int:
+    """The child."""
+    os.nice(NICE)
+    warm([read(name) for name in names], kernel_cache.prepare())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 
+from dovetail.engine.findings import Findings
+from dovetail.engine.wording import in_one_sentence
 from dovetail.model.decision import Share
 from dovetail.model.node import Enforcer, Node
 from dovetail.model.pod import Pod
 from dovetail.model.reason import POD_LEVEL, Reason, name, sentence
+from dovetail.model.visible import visible
 
 UNSCHEDULABLE = "Unschedulable"  # cluster autoscalers add nodes for pods that say this
-LONGEST = 1024  # characters of an event's note
-MOST_REASONS = 6
+MAX_NOTE_BYTES = 1024  # of an event's note (Kubernetes, pkg/apis/core/validation/events.go: NoteLengthLimit)
+_MORE = "…".encode()
 
 
 def condition_reason(reason: Reason) -> str:
@@ -19,36 +23,52 @@ def condition_reason(reason: Reason) -> str:
     return name(reason) if reason in POD_LEVEL and reason is not Reason.NO_NODES else UNSCHEDULABLE
 
 
-def why_pending(pod: Pod, reason: Reason, counts: Mapping[Reason, int]) -> str:
-    """`0/5 nodes are available: 3 GPU memory short, 2 taint not tolerated.`"""
-    if pod.refusal is not None:
-        return cut(f"{pod.refusal.message}.")
-    if reason in POD_LEVEL and reason is not Reason.NO_NODES:
-        return cut(f"{sentence(reason)}.")
-    total = sum(counts.values())
-    if not total:
+def why_refused(pod: Pod, reason: Reason, which: str = "") -> str:
+    """Why no node can take the pod; `which` names the quota or the claim, as `explain` does."""
+    return cut(f"{pod.refusal.message if pod.refusal is not None else which or sentence(reason)}.")
+
+
+def why_pending(found: Findings) -> str:
+    """`0/5 nodes are available: GPU memory short by 1,024 MiB on 3 nodes; taint team=ml:NoSchedule not tolerated on 2
+    nodes.` What blocks at the nearest miss comes first."""
+    if not found.nodes:
         return "0/0 nodes are available: the cluster has no nodes."
-    said = sorted(((count, reason) for reason, count in counts.items() if reason), key=lambda one: (-one[0], one[1]))
-    parts = [f"{count} {sentence(reason)}" for count, reason in said[:MOST_REASONS]]
-    rest = sum(count for count, _ in said[MOST_REASONS:])
-    if rest:
-        parts.append(f"{rest} something else")
-    return cut(f"0/{total} nodes are available: {', '.join(parts)}.")
+    return cut(f"0/{found.nodes} nodes are available: {in_one_sentence(found.lacking)}.")
+
+
+_HAVE = re.compile(r" \(the nodes? ha(?:s|ve) [^)]*\)")
+_AMOUNTS = re.compile(r"\d[\d,.]*(?:[KMGT]i|[MGm])?\b|\bor more\b|\bat most\b")
+
+
+def without_numbers(text: str) -> str:
+    """What is left of a message without what changes as pods and nodes come and go: amounts, numbers of nodes, what the
+    nodes have instead, and the order of what is said behind the nearest miss."""
+    text = _AMOUNTS.sub("", _HAVE.sub("", text.rstrip("."))).replace("nodes", "node")
+    first, *others = (" ".join(part.split()) for part in text.split("; "))
+    return "; ".join([first, *sorted(others)])
 
 
 def where_to(pod: Pod, node: Node, shares: Sequence[Share]) -> str:
-    """`placed ml/train-0 on node-a: GPU-1 (40960 MiB, 50 %), GPU-2 (40960 MiB, 50 %)`"""
+    """`Successfully assigned ml/train-0 to node-a: GPU-1 (40960 MiB, 50 %), GPU-2 (40960 MiB, 50 %)`
+
+    Begins as kube-scheduler's event does (schedule_one.go): tools, and Kubernetes' own tests, look for these words.
+    """
+    assigned = f"Successfully assigned {pod.key} to {node.name}"
     if not shares:
-        return cut(f"placed {pod.key} on {node.name}")
+        return cut(assigned)
     if node.enforcer is Enforcer.STOCK:
-        return cut(f"placed {pod.key} on {node.name}: {len(shares)} GPU, which kubelet picks")
+        return cut(f"{assigned}: {len(shares)} GPU, which kubelet picks")
     cards = [f"{share.uuid} ({share.memory_mib} MiB, {_percent(share.compute_milli)})" for share in shares]
-    return cut(f"placed {pod.key} on {node.name}: {', '.join(cards)}")
+    return cut(f"{assigned}: {', '.join(cards)}")
 
 
 def _percent(milli: int) -> str:
     return f"{milli / 10:g} %" if milli else "any compute"
 
 
-def cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+def cut(text: str, longest: int = MAX_NOTE_BYTES) -> str:
+    """The text without control characters, cut between two characters to so many bytes of UTF-8."""
+    encoded = visible(text).encode("utf-8", "replace")
+    if len(encoded) <= longest:
+        return encoded.decode()
+    return encoded[: longest - len(_MORE)].decode(errors="ignore") + _MORE.decode()

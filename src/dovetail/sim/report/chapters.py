@@ -50,16 +50,16 @@ def inflation_chapter(study: Study[Inflation], colours: Colours, at: int) -> Cha
     html = join(
         _opening(study, inflation_sentence(study), policy),
         tables.cards(shown, policy, study.baseline),
-        _chart(at, "allocated", "GPU capacity placed", "Higher is better."),
+        _chart(at, "allocated", "GPU capacity placed, % of all GPU capacity", "Higher is better."),
         _chart(
             at,
             "fragmented",
-            "GPU capacity fragmented",
+            "GPU capacity fragmented, % of all GPU capacity",
             "Idle, but in pieces that the jobs to come cannot use. Lower is better.",
         ),
         _differences(study, list(compared.values()), colours),
         _section(
-            "Pods that found no place",
+            "Pods that found no place, number of pods",
             "Mean over seeds; the thin line spans the lowest and the highest seed.",
             tables.bars(failed, "pods", colours),
         ),
@@ -85,8 +85,10 @@ def time_chapter(study: Study[Timed], colours: Colours, at: int) -> Chapter:
     html = join(
         _opening(study, time_sentence(study), policy),
         tables.cards(shown, policy, study.baseline),
-        _chart(at, "allocated", "GPU capacity in use over time", "Higher is better while jobs wait."),
-        _chart(at, "waiting", "Jobs waiting over time", "Shorter is better."),
+        _chart(
+            at, "allocated", "GPU capacity in use over time, % of all GPU capacity", "Higher is better while jobs wait."
+        ),
+        _chart(at, "waiting", "Jobs waiting over time, number of jobs", "Shorter is better."),
         _section(
             "GPU-hours idle while jobs waited",
             f"The upright mark is the bound of {amount(bound, '')} GPU-hours: no scheduler can do better.",
@@ -152,7 +154,7 @@ def _packing(study: Study[R], colours: Colours, when: str) -> Html:
         rows.append((f"{model or 'GPU'} × {study.first.models[model].gpus:,}", cells))
     note = "How full the GPUs of each model are, and how many of them nobody uses. Mean over seeds."
     return _section(
-        f"Packing by GPU model, {when}",
+        f"Packing by GPU model, {when}, % of its GPU capacity",
         note,
         tables.by_policy("Packing by model", "Model", study.policies, rows, colours),
     )
@@ -171,10 +173,7 @@ def _maps(study: Study[R], at: int, colours: Colours, when: str) -> Html:
         details = tag("details", tag("summary", "As a table"), _band_table(bands, caption))
         frames.append(tag("figure", title, canvas, details, data_map=policy, data_chapter=at))
     seeds = seeds_of(sorted({first_seed(runs).seed for runs in study.runs.values()}))
-    note = (
-        "Every GPU is a cell, the GPUs of a node side by side, nodes in the same place for every policy. "
-        f"Of seed {seeds}."
-    )
+    note = f"Every GPU is a cell, a frame is a node, and nodes are in the same place for every policy. Of seed {seeds}."
     legend = tag(
         "p",
         *(tag("span", tag("i", class_=f"cell {key}"), text) for key, text in (("empty", "empty"), ("full", "full"))),
@@ -200,7 +199,9 @@ def _tally(bands: Mapping[str, Sequence[int]]) -> str:
 def _delays(study: Study[Timed], colours: Colours) -> Html:
     note = "Mean wait from arrival to start and, small, the wait that 95 % of the jobs stay below. Mean over seeds."
     wait = Figures(lambda usage: usage.mean, lambda usage: usage.p95, "s", "s")
-    return _section("Who waits how long", note, *_by_size_and_tenant("Wait", wait, study, colours))
+    return _section(
+        "Who waits how long, from arrival to start", note, *_by_size_and_tenant("Wait", wait, study, colours)
+    )
 
 
 def _hours(study: Study[Timed], colours: Colours) -> Html:
@@ -209,7 +210,7 @@ def _hours(study: Study[Timed], colours: Colours) -> Html:
         "Mean over seeds."
     )
     hours = Figures(lambda usage: usage.gpu_hours, lambda usage: usage.gpu_hours_pct, "GPU-hours", "%")
-    return _section("Who has the GPUs", note, *_by_size_and_tenant("GPU-hours", hours, study, colours))
+    return _section("Who has the GPUs, in GPU-hours", note, *_by_size_and_tenant("GPU-hours", hours, study, colours))
 
 
 @dataclass(frozen=True, slots=True)

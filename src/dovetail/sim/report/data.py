@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dovetail.sim.curves import Curves, parting_point
+from dovetail.sim.curves import CurveSet, parting_point
 from dovetail.sim.report import maps
 from dovetail.sim.statistics import Comparison
 from dovetail.sim.study import R, Study, first_seed
@@ -51,7 +51,7 @@ def measure_data(comparison: Comparison[R]) -> dict[str, Any]:
     return {"title": comparison.measure.title, "unit": comparison.measure.unit, "policies": found}
 
 
-def curve_data(found: Curves) -> dict[str, Any]:
+def curve_data(found: CurveSet) -> dict[str, Any]:
     return {
         "x": [_plain(at, 3) for at in found.x],
         "parting": _plain(parting_point(found), 3),

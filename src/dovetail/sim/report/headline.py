@@ -9,7 +9,7 @@ from dovetail.sim.statistics import (
     IDLE_WHILE_WANTED,
     Comparison,
     Difference,
-    Verdict,
+    SeedVerdict,
     compare,
     idle_bound,
 )
@@ -20,7 +20,7 @@ def leader(comparison: Comparison[R]) -> str | None:
     """The best policy beside the baseline, among those that are clearly better if there are such; None where there is
     nothing to compare."""
     gaps = comparison.differences
-    clear = [policy for policy in gaps if gaps[policy].verdict == Verdict.BETTER]
+    clear = [policy for policy in gaps if gaps[policy].verdict == SeedVerdict.BETTER]
     return max(clear or gaps, key=lambda policy: comparison.measure.better * gaps[policy].mean, default=None)
 
 
@@ -38,11 +38,11 @@ def inflation_sentence(study: Study[Inflation]) -> str:
     gpus = abs(gap.mean) / 100 * study.gpus
     how_much = f"{decimals(abs(gap.mean), 1 if abs(gap.mean) >= 0.1 else 2)}{SPACE}%"
     shown = f"{decimals(gpus, 0 if gpus >= 10 else 1)} of {study.gpus:,} GPUs"
-    if gap.verdict in (Verdict.BETTER, Verdict.ONE_SEED) and gap.mean > 0:
+    if gap.verdict in (SeedVerdict.BETTER, SeedVerdict.ONE_SEED) and gap.mean > 0:
         return f"{best} places {how_much} more GPU capacity than {study.baseline}: {shown}{_alone(gap)}."
-    if gap.verdict in (Verdict.WORSE, Verdict.ONE_SEED):
+    if gap.verdict in (SeedVerdict.WORSE, SeedVerdict.ONE_SEED):
         return f"{study.baseline} places the most GPU capacity: {how_much} more than {best}, {shown}{_alone(gap)}."
-    if gap.verdict == Verdict.EQUAL:
+    if gap.verdict == SeedVerdict.EQUAL:
         return f"{best} and {study.baseline} place exactly the same GPU capacity."
     return (
         f"No policy places clearly more GPU capacity than {study.baseline}; {best} comes nearest, {_between(gap, '%')}."
@@ -55,30 +55,32 @@ def time_sentence(study: Study[Timed]) -> str:
     before = comparison.spreads[study.baseline].mean
     if best is None:
         bound = amount(idle_bound(study), "")
-        return f"{study.baseline} leaves {amount(before, '')} GPU-hours idle while jobs wait; {bound} nobody can avoid."
+        idle = f"{study.baseline} leaves {amount(before, '')} GPU-hours idle while jobs wait"
+        return f"{idle}; no scheduler can avoid {bound} GPU-hours of them."
     gap = comparison.differences[best]
     after = comparison.spreads[best].mean
-    if gap.verdict in (Verdict.BETTER, Verdict.ONE_SEED) and gap.mean < 0:
+    if gap.verdict in (SeedVerdict.BETTER, SeedVerdict.ONE_SEED) and gap.mean < 0:
         saved = amount(-gap.mean, "")
         return (
-            f"{best} saves {saved} GPU-hours against {study.baseline}: {amount(after, '')} stand idle while jobs wait, "
-            f"not {amount(before, '')}{_alone(gap)}."
+            f"{best} saves {saved} GPU-hours against {study.baseline}: {amount(after, '')} GPU-hours stand idle while "
+            f"jobs wait, not {amount(before, '')} GPU-hours{_alone(gap)}."
         )
-    if gap.verdict in (Verdict.WORSE, Verdict.ONE_SEED):
+    if gap.verdict in (SeedVerdict.WORSE, SeedVerdict.ONE_SEED):
         return (
-            f"{study.baseline} leaves the fewest GPU-hours idle while jobs wait: {amount(before, '')}, "
-            f"{best} {amount(after, '')}{_alone(gap)}."
+            f"{study.baseline} leaves the fewest GPU-hours idle while jobs wait: {amount(before, '')} GPU-hours, "
+            f"{best} {amount(after, '')} GPU-hours{_alone(gap)}."
         )
-    if gap.verdict == Verdict.EQUAL:
-        return f"{best} and {study.baseline} leave the same GPU-hours idle while jobs wait: {amount(before, '')}."
+    if gap.verdict == SeedVerdict.EQUAL:
+        same = f"{amount(before, '')} GPU-hours"
+        return f"{best} and {study.baseline} leave the same amount idle while jobs wait: {same}."
     return (
         f"No policy leaves clearly fewer GPU-hours idle while jobs wait than {study.baseline} "
-        f"({amount(before, '')}); {best} comes nearest, {_between(gap, '')}."
+        f"({amount(before, '')} GPU-hours); {best} comes nearest, {_between(gap, '')} GPU-hours."
     )
 
 
 def _alone(gap: Difference) -> str:
-    return " (one seed: it may be chance)" if gap.verdict == Verdict.ONE_SEED else ""
+    return " (one seed: it may be chance)" if gap.verdict == SeedVerdict.ONE_SEED else ""
 
 
 def _between(gap: Difference, unit: str) -> str:

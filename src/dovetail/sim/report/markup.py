@@ -5,6 +5,13 @@ from __future__ import annotations
 import html
 import json
 
+from dovetail.model.visible import visible_lines
+
+
+def _text(text: str) -> str:
+    """Escaped for HTML; marks of the writing direction and control characters as visible escapes."""
+    return html.escape(visible_lines(text))
+
 
 class Html(str):
     """Markup, as opposed to text."""
@@ -15,7 +22,7 @@ class Html(str):
 def tag(name: str, *children: str | None, **attributes: str | int | None) -> Html:
     """`class_="a"` is class="a", `data_key` is data-key. Attributes and children that are None are left out."""
     own = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(value))}"'
+        f' {key.rstrip("_").replace("_", "-")}="{_text(str(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
@@ -23,7 +30,7 @@ def tag(name: str, *children: str | None, **attributes: str | int | None) -> Htm
 
 
 def join(*children: str | None) -> Html:
-    return Html("".join(child if isinstance(child, Html) else html.escape(child or "") for child in children))
+    return Html("".join(child if isinstance(child, Html) else _text(child or "") for child in children))
 
 
 def unbroken(text: str) -> Html:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dovetail.sim.report.headline import inflation_sentence, time_sentence
 from dovetail.sim.report.words import SPACE, amount, decimals
 from dovetail.sim.results import Inflation, Timed
-from dovetail.sim.statistics import ALLOCATED, IDLE_WHILE_WANTED, Difference, Measure, Verdict, compare, mean
+from dovetail.sim.statistics import ALLOCATED, IDLE_WHILE_WANTED, Difference, Measure, SeedVerdict, compare, mean
 from dovetail.sim.study import R, Study
 
 
@@ -32,7 +32,7 @@ class Race:
     def reserve(self) -> str:
         """What an honest headline has to add."""
         worse = f"; worse on {len(self.behind)}" if self.behind else ""
-        chance = " (one seed: it may be chance)" if any(g.verdict == Verdict.ONE_SEED for g in self.gaps) else ""
+        chance = " (one seed: it may be chance)" if any(g.verdict == SeedVerdict.ONE_SEED for g in self.gaps) else ""
         return worse + chance
 
 
@@ -95,5 +95,5 @@ def race(studies: Sequence[Study[R]], measure: Measure[R]) -> Race | None:
 
 def _clearly(gaps: Sequence[Difference], sign: int) -> list[int]:
     """On which traces the difference has this sign, and is no chance as far as can be told."""
-    sure = (Verdict.BETTER, Verdict.WORSE, Verdict.ONE_SEED)
+    sure = (SeedVerdict.BETTER, SeedVerdict.WORSE, SeedVerdict.ONE_SEED)
     return [at for at, gap in enumerate(gaps) if gap.verdict in sure and sign * gap.mean > 0]

@@ -15,6 +15,7 @@ from dovetail.sim import palette
 from dovetail.sim.report import maps, tables
 from dovetail.sim.report.chapters import Chapter, inflation_chapter, time_chapter
 from dovetail.sim.report.markup import Html, join, json_block, tag, unbroken
+from dovetail.sim.report.origin import Origin, origin_section
 from dovetail.sim.report.overview import overall
 from dovetail.sim.report.words import count, listed, seeds_of
 from dovetail.sim.results import Inflation, NodeMap, Result, Timed
@@ -22,17 +23,23 @@ from dovetail.sim.study import Study, inflation_studies, time_studies
 
 SCRIPTS = ("watch.js", "scales.js", "line_chart.js", "gpu_map.js", "page.js")  # in this order
 MODES = {"inflation": "until full", "time": "over time"}
+UNKNOWN = Origin()
 Studies = Sequence[Study[Inflation] | Study[Timed]]
 
 
 def write_report(
-    results: Sequence[Result], path: Path | str, *, title: str = "GPU scheduling report", baseline: str | None = None
+    results: Sequence[Result],
+    path: Path | str,
+    *,
+    title: str = "GPU scheduling report",
+    baseline: str | None = None,
+    origin: Origin = UNKNOWN,
 ) -> None:
     """One self-contained page. Policies are compared with `baseline`, or with the first that appears in the results."""
-    Path(path).write_text(render(results, title, baseline), encoding="utf-8")
+    Path(path).write_text(render(results, title, baseline, origin), encoding="utf-8")
 
 
-def render(results: Sequence[Result], title: str, baseline: str | None = None) -> str:
+def render(results: Sequence[Result], title: str, baseline: str | None = None, origin: Origin = UNKNOWN) -> str:
     if not results:
         raise ValueError("a report needs at least one result")
     inflations, times = inflation_studies(results, baseline), time_studies(results, baseline)
@@ -46,6 +53,9 @@ def render(results: Sequence[Result], title: str, baseline: str | None = None) -
     data = {
         "title": title,
         "version": __version__,
+        "command": origin.command,
+        "date": origin.date,
+        "settings": {name: value for name, value, _ in origin.settings},
         "colours": {policy: [at % len(palette.LIGHT), palette.dash(at)] for policy, at in colours.items()},
         "clusters": clusters,
         "chapters": [chapter.data for chapter in chapters],
@@ -56,14 +66,14 @@ def render(results: Sequence[Result], title: str, baseline: str | None = None) -
         {
             "title": join(title),
             "policy": _content_policy(script),
-            "style": Html(_palette_style() + _asset("page.css")),
+            "style": Html(_palette_style() + _asset("page.css") + tables.matrix_style(studies)),
             "headline": join(
                 *(tag("p", unbroken(sentence), class_="headline") for sentence in overall(inflations, times))
             ),
-            "scope": join(_scope(studies, colours)),
+            "scope": join(_scope(studies, colours, origin.date)),
             "tabs": _tabs(chapters),
             "chapters": join(*(_chapter(chapter, at, len(chapters)) for at, chapter in enumerate(chapters))),
-            "parameters": _parameters(studies, colours),
+            "parameters": join(_parameters(studies, colours), origin_section(origin)),
             "data": json_block("results", data),
             "script": script,
         },
@@ -94,10 +104,10 @@ def _palette_style() -> str:
     return variables(palette.LIGHT) + dark + classes + "\n"
 
 
-def _scope(studies: Studies, colours: Mapping[str, int]) -> str:
+def _scope(studies: Studies, colours: Mapping[str, int], date: str) -> str:
     seeds = {seed for study in studies for seed in study.seeds}
     parts = [count(len({study.trace for study in studies}), "trace"), count(len(colours), "policy")]
-    return " · ".join([*parts, count(len(seeds), "seed"), f"dovetail {__version__}"])
+    return " · ".join([*parts, count(len(seeds), "seed"), f"dovetail {__version__}", *([date] if date else [])])
 
 
 def _tabs(chapters: Sequence[Chapter]) -> Html:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dovetail.sim.palette import LIGHT
 from dovetail.sim.report.markup import Html, join, tag, unbroken
-from dovetail.sim.report.words import amount, change, count, interval
-from dovetail.sim.statistics import Better, Comparison, Difference, Spread, Verdict
-from dovetail.sim.study import R
+from dovetail.sim.report.words import SPACE, amount, change, count, interval, with_unit
+from dovetail.sim.statistics import Better, Comparison, Difference, SeedVerdict, Spread
+from dovetail.sim.study import R, Study
 
-TONES = {Verdict.BETTER: "good", Verdict.WORSE: "bad"}  # every other verdict is neutral
+RECORD = "Won · tied · lost"
+TONES = {SeedVerdict.BETTER: "good", SeedVerdict.WORSE: "bad"}  # every other verdict is neutral
+CORNER_REM, COLUMN_REM = 11, 8  # width of the first and of each other column of a table with a column per policy
+STACKED = (
+    "TABLE,TABLE tbody,TABLE tr,TABLE th,TABLE td{display:block}TABLE thead{display:none}TABLE tbody th{max-width:none;"
+    "padding-top:1rem;border-bottom:0;font-weight:600}TABLE td{display:grid;grid-template-columns:minmax(0,1fr) "
+    "minmax(0,2fr);gap:.8rem}TABLE td::before{content:attr(data-column);color:var(--soft)}"
+)
 Colours = Mapping[str, int]  # policy -> its place in the palette
 
 
@@ -31,10 +39,20 @@ def tone(gap: Difference) -> str:
     return TONES.get(gap.verdict, "neutral")
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], caption: str, class_: str | None = None) -> Html:
-    """The first cell of each row is its heading."""
+def table(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    caption: str,
+    class_: str | None = None,
+    names: Sequence[str] | None = None,
+) -> Html:
+    """The first cell of each row is its heading. `names` are the columns' names as text, for boxes too narrow for
+    columns: each cell then stands on a line of its own."""
     header = tag("tr", *(tag("th", title, scope="col") for title in head))
-    body = [tag("tr", tag("th", row[0], scope="row"), *(tag("td", cell) for cell in row[1:])) for row in rows]
+    body = []
+    for first, *rest in rows:
+        cells = [tag("td", cell, data_column=name) for name, cell in zip((names or head)[1:], rest, strict=True)]
+        body.append(tag("tr", tag("th", first, scope="row"), *cells))
     whole = tag("table", tag("caption", caption), tag("thead", header), tag("tbody", *body), class_=class_)
     return tag("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption)
 
@@ -51,9 +69,10 @@ def _card(comparison: Comparison[R], policy: str, baseline: str) -> Html:
     gap = comparison.differences.get(policy)
     note = Html("")
     if gap is not None:
-        moved = tag("b", change(gap.mean, measure.unit), class_=tone(gap))
+        moved = tag("b", with_unit(change(gap.mean, measure.unit), measure.unit), class_=tone(gap))
         note = join(tag("p", moved, " against ", unbroken(baseline)), tag("small", _in_seeds(gap, measure.better)))
-    value = tag("p", amount(comparison.spreads[policy].mean, measure.unit), class_="figure")
+    text, _, unit = with_unit(amount(comparison.spreads[policy].mean, measure.unit), measure.unit).partition(SPACE)
+    value = tag("p", text, tag("small", SPACE, unit), class_="figure")
     return tag("div", tag("h3", measure.title), value, note, class_="card")
 
 
@@ -61,7 +80,7 @@ def _in_seeds(gap: Difference, better: Better) -> str:
     seeds = len(gap.by_seed)
     if seeds == 1:
         return "one seed: no interval"
-    if better == Better.NEITHER or gap.verdict in (Verdict.UNCLEAR, Verdict.EQUAL):
+    if better == Better.NEITHER or gap.verdict in (SeedVerdict.UNCLEAR, SeedVerdict.EQUAL):
         return gap.verdict.value
     return (
         f"better on {gap.wins} of {seeds} seeds"
@@ -74,7 +93,7 @@ def _in_seeds(gap: Difference, better: Better) -> str:
 
 
 def differences(comparisons: Sequence[Comparison[R]], baseline: str, colours: Colours) -> Html:
-    head = ("Policy", "Mean ± deviation", f"Difference to {baseline}", "", "95 % interval", "Won · tied · lost", "")
+    head = ("Policy", "Mean ± deviation", f"Difference to {baseline}", "", "95 % interval", RECORD, "Verdict")
     header = tag("tr", *(tag("th", title, scope="col") for title in head))
     groups = [_group(comparison, baseline, colours) for comparison in comparisons if comparison.spreads]
     caption = f"Every policy against {baseline}, over seeds"
@@ -85,7 +104,9 @@ def differences(comparisons: Sequence[Comparison[R]], baseline: str, colours: Co
 def _group(comparison: Comparison[R], baseline: str, colours: Colours) -> Html:
     gaps = comparison.differences
     reach = max((max(abs(gap.low), abs(gap.high)) for gap in gaps.values()), default=0.0)
-    title = tag("tr", tag("th", comparison.measure.title, colspan=7, scope="rowgroup"), class_="measure")
+    unit = comparison.measure.unit
+    name = join(comparison.measure.title, tag("small", "" if unit == "s" else f", in{SPACE}{unit}"))
+    title = tag("tr", tag("th", name, colspan=7, scope="rowgroup"), class_="measure")
     rows = []
     for policy, found in comparison.spreads.items():
         gap = gaps.get(policy)
@@ -116,7 +137,7 @@ def _gap_cells(gap: Difference, comparison: Comparison[R], reach: float) -> list
         tag("td", change(gap.mean, unit, reach), class_="number"),
         tag("td", _whisker(gap, reach)),
         tag("td", shown, class_="number"),
-        tag("td", record, class_="number"),
+        tag("td", record, class_="number", data_column=f"{RECORD}: "),
         tag("td", tag("span", gap.verdict.value, class_=f"verdict {tone(gap)}")),
     ]
 
@@ -152,7 +173,7 @@ def _bar(row: Bar, most: float, unit: str, colours: Colours, bound: float | None
     if high > low:
         parts.append(tag("i", class_="range", style=f"left:{percent(low)};width:{percent(high - low)}"))
     track = tag("span", *parts, class_="track", aria_hidden="true")
-    value = tag("span", amount(row.spread.mean, unit), class_="number")
+    value = tag("span", with_unit(amount(row.spread.mean, unit), unit), class_="number")
     return tag("div", tag("span", policy_name(row.policy, colours), class_="who"), track, value, class_="bar")
 
 
@@ -163,7 +184,15 @@ def by_policy(
     caption: str, corner: str, policies: Sequence[str], rows: Sequence[tuple[str, Sequence[Html]]], colours: Colours
 ) -> Html:
     head = [corner, *(policy_name(policy, colours) for policy in policies)]
-    return table(head, [(name, *cells) for name, cells in rows], caption, class_="matrix")
+    body = [(name, *cells) for name, cells in rows]
+    return table(head, body, caption, f"matrix of-{len(policies)}", [corner, *policies])
+
+
+def matrix_style(studies: Iterable[Study[Any]]) -> str:
+    """A table with a column per policy is stacked where its box is too narrow for its columns."""
+    counts = sorted({len(study.policies) for study in studies})
+    rules = {n: STACKED.replace("TABLE", f".matrix.of-{n}") for n in counts}
+    return "".join(f"@container (max-width:{CORNER_REM + n * COLUMN_REM}rem){{{rule}}}\n" for n, rule in rules.items())
 
 
 def filled(text: str, note: str, percent: float) -> Html:

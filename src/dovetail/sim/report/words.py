@@ -28,6 +28,14 @@ def change(value: float, unit: str, scale: float | None = None) -> str:
     return signed(value, _places(value))
 
 
+def with_unit(text: str, unit: str) -> str:
+    """A count that `amount` or `change` has written, with what is counted: in a headline it must not stand alone."""
+    if unit in ("%", "s", ""):
+        return text
+    noun = unit.removesuffix("s") if text.lstrip("+" + MINUS) == "1" else unit
+    return f"{text}{SPACE}{noun}"
+
+
 def _places(number: float) -> int:
     """Of a mean of counts: none where it is whole, or large."""
     return 0 if abs(number) >= 100 or float(number).is_integer() else 1

@@ -39,19 +39,49 @@ function groupByModel(cluster, milli) {
 }
 
 /** Cells shrink until the map is not much higher than wide. */
-function pitchFor(count, width) {
+function pitchFor(groups, width) {
   for (const pitch of [18, 14, 12, 10, 8, 7, 6, 5, 4]) {
-    if (Math.ceil(count / Math.floor(width / pitch)) * pitch <= width * 1.05) return pitch;
+    if (layOut(groups, width, pitch).height <= width * 1.15 + 30 * groups.length) return pitch;
   }
   return 3;
 }
 
+/** Where every node and GPU goes: the GPUs of a node in a frame, nodes side by side; a node wider than the map is broken. */
+function layOut(groups, width, pitch) {
+  const edge = pitch >= 8 ? 2 : 1, apart = pitch >= 8 ? 3 : 1, title = 20, between = 10;
+  const most = Math.max(1, Math.floor((width - 2 * edge + 1) / pitch));
+  const placed = [];
+  let top = 0;
+  for (const group of groups) {
+    const frames = [];
+    let x = 0, y = top + title;
+    const step = pitch - 1 + 2 * edge + apart;
+    for (const node of nodesOf(group.cells)) {
+      for (let from = 0; from < node.length; from += most) {
+        const cells = node.slice(from, from + most), across = cells.length * pitch - 1 + 2 * edge;
+        if (x > 0 && x + across > width) { x = 0; y += step; }
+        frames.push({ x, y, width: across, height: pitch - 1 + 2 * edge, edge, pitch, cells });
+        x += across + apart;
+      }
+    }
+    placed.push({ model: group.model, count: group.cells.length, top, frames });
+    top = y + step - apart + between;
+  }
+  return { placed, height: Math.max(0, top - between) };
+}
+
+function nodesOf(cells) {
+  const nodes = [[]];
+  for (const cell of cells) {
+    nodes[nodes.length - 1].push(cell);
+    if (cell.last) nodes.push([]);
+  }
+  return nodes.filter((node) => node.length);
+}
+
 function drawMap(canvas, groups) {
   const width = Math.max(200, Math.floor(canvas.clientWidth || 480));
-  const pitch = pitchFor(groups.reduce((sum, group) => sum + group.cells.length, 0), width);
-  const columns = Math.floor(width / pitch);
-  const title = 20, between = 10;
-  const height = groups.reduce((sum, group) => sum + title + Math.ceil(group.cells.length / columns) * pitch + between, 0) - between;
+  const { placed, height } = layOut(groups, width, pitchFor(groups, width));
   const density = window.devicePixelRatio || 1;
   canvas.width = width * density;
   canvas.height = height * density;
@@ -59,30 +89,28 @@ function drawMap(canvas, groups) {
   const ink = canvas.getContext("2d");
   ink.scale(density, density);
   const colours = mapColours();
-  const placed = [];
-  let top = 0;
-  for (const group of groups) {
+  for (const group of placed) {
     ink.fillStyle = colours.soft;
     ink.font = "12px system-ui, sans-serif";
-    ink.fillText(`${group.model || "GPU"} × ${rounded(group.cells.length, 0)}`, 0, top + 13, width);
-    top += title;
-    group.cells.forEach((cell, at) => {
-      const x = (at % columns) * pitch, y = top + Math.floor(at / columns) * pitch;
-      ink.fillStyle = colours.of(cell.milli);
-      ink.fillRect(x, y, pitch - 1, pitch - 1);
-    });
-    const rows = Math.ceil(group.cells.length / columns);
-    placed.push({ top, bottom: top + rows * pitch, pitch, columns, cells: group.cells });
-    top += rows * pitch + between;
+    ink.fillText(`${group.model || "GPU"} × ${rounded(group.count, 0)}`, 0, group.top + 13, width);
+    for (const frame of group.frames) {
+      ink.fillStyle = colours.border;
+      ink.fillRect(frame.x, frame.y, frame.width, frame.height);
+      frame.cells.forEach((cell, at) => {
+        ink.fillStyle = colours.of(cell.milli);
+        ink.fillRect(frame.x + frame.edge + at * frame.pitch, frame.y + frame.edge, frame.pitch - 1, frame.pitch - 1);
+      });
+    }
   }
-  return placed;
+  const frames = placed.flatMap((group) => group.frames);
+  canvas.dataset.frames = frames.length;
+  return frames;
 }
 
-function cellAt(placed, x, y) {
-  const group = placed.find((one) => y >= one.top && y < one.bottom);
-  const column = group ? Math.floor(x / group.pitch) : -1;
-  if (!group || column < 0 || column >= group.columns) return undefined;
-  return group.cells[Math.floor((y - group.top) / group.pitch) * group.columns + column];
+function cellAt(frames, x, y) {
+  const frame = frames.find((one) => x >= one.x && x < one.x + one.width && y >= one.y && y < one.y + one.height);
+  const column = frame ? Math.floor((x - frame.x - frame.edge) / frame.pitch) : -1;
+  return frame ? frame.cells[Math.min(Math.max(column, 0), frame.cells.length - 1)] : undefined;
 }
 
 function mapColours() {
@@ -92,5 +120,5 @@ function mapColours() {
   const low = part("--part-low"), high = part("--part-high");
   const ramp = Array.from({ length: 11 }, (_, at) => `rgb(${low.map((from, c) => Math.round(from + ((high[c] - from) * at) / 10)).join(",")})`);
   const [empty, full] = [value("--empty"), value("--full")];
-  return { soft: value("--soft"), of: (milli) => (milli <= 0 ? empty : milli >= 1000 ? full : ramp[Math.round(milli / 100)]) };
+  return { soft: value("--soft"), border: value("--node"), of: (milli) => (milli <= 0 ? empty : milli >= 1000 ? full : ramp[Math.round(milli / 100)]) };
 }

@@ -91,7 +91,7 @@ function drawAxes(svg, spec, view, at) {
   }
   svg.append(make("line", { class: "axis", x1: at.edge.left, x2: at.width - at.edge.right, y1: floor, y2: floor }));
   svg.append(make("text", { x: at.width - at.edge.right, y: at.height - 6, "text-anchor": "end" }, spec.xTitle));
-  if (at.width > 560 && view.band) svg.append(make("text", { x: at.edge.left, y: at.height - 6 }, view.band));
+  if (at.width > 660 && view.band) svg.append(make("text", { x: at.edge.left, y: at.height - 6 }, view.band));
 }
 
 /** What somebody who does not see the chart is told: where every curve ends. */

@@ -23,8 +23,9 @@ class Gathering:
     def sentence(self) -> str:
         group = self.group
         others = f" beside {group.running} that run{'s' * (group.running == 1)}" if group.running else ""
-        needed = group.minimum - group.running
-        return f"{self.fit} of {len(group.pods)} members of {group.title} fit, {needed} must start together{others}"
+        return (
+            f"{self.fit} of {len(group.pods)} members of {group.title} fit, {group.needed} must start together{others}"
+        )
 
 
 def waiting(scheduler: Scheduler, group: Group) -> Group:
@@ -35,19 +36,20 @@ def waiting(scheduler: Scheduler, group: Group) -> Group:
 
 def is_gang(group: Group, reason: Reason) -> bool:
     """True where a waiting pod waits for its group, not for itself alone."""
-    enough = len(group.pods) + group.running >= group.minimum
-    return enough and group.minimum - group.running > 1 and reason != Reason.INVALID_REQUEST
+    enough = group.members >= group.minimum
+    return enough and group.needed > 1 and reason != Reason.INVALID_REQUEST
 
 
 def incomplete(group: Group) -> str:
-    members = len(group.pods) + group.running
-    return f"the pod group {group.title} has {members} pods, fewer than its minMember {group.minimum}"
+    """What is said of a gang of which pods are missing."""
+    missing = group.minimum - group.members
+    return f"{group.members} of {group.minimum} members of {group.title} are there, {missing} more must be created"
 
 
 @contextmanager
 def gathered(scheduler: Scheduler, group: Group) -> Iterator[Gathering]:
     """While it lasts, the waiting members that fit hold their places; afterwards nothing has happened."""
-    with scheduler.ledger.transaction():
+    with scheduler.trial():
         decisions = scheduler.place([Group(pod.key, (pod,)) for pod in group.pods])
         left_out = [pod for pod, decision in zip(group.pods, decisions, strict=True) if not decision.placed]
         yield Gathering(group, len(group.pods) - len(left_out), left_out[0] if left_out else None)

@@ -1,0 +1,101 @@
+"""What becomes of an object on which the engine raised: it is taken out, and the ledger is put right for the others.
+
+Where nobody is to be told (`Faults.tell` is None: simulator, plan, tests), the error is raised as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dovetail.engine.kernel_book import free_pod
+from dovetail.engine.ledger import Ledger
+from dovetail.engine.state import FREE, POD_ROW, POD_STATE
+from dovetail.model.node import Node
+from dovetail.model.pod import Group, Pod, RunningPod
+
+if TYPE_CHECKING:
+    from dovetail.engine.scheduler import Scheduler
+
+Subject = Group | RunningPod | Node
+
+
+class Faults:
+    """Takes groups, running pods and nodes out of the way after an exception."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self.tell: Callable[[Subject, Exception], None] | None = None
+
+    def group(self, group: Group, error: Exception) -> bool:
+        """The group neither waits nor holds anything any more. False: the caller must raise."""
+        if self.tell is None:
+            return False
+        self._scheduler.waiting.remove(group.name)
+        mend(self._scheduler.ledger, [pod.uid for pod in group.pods])
+        self.tell(group, error)
+        return True
+
+    def running(self, running: RunningPod, error: Exception) -> bool:
+        """Charge what the pod holds, as far as that can be booked. False: the caller must raise."""
+        if self.tell is None:
+            return False
+        ledger = self._scheduler.ledger
+        mend(ledger, (running.pod.uid,))
+        for less in simplified(running):
+            try:
+                ledger.book_observed(less.pod, less.node, less.shares or (), assumed=less.shares is None)
+                break
+            except Exception:
+                mend(ledger, (running.pod.uid,))
+        self.tell(running, error)
+        return True
+
+    def node(self, node: Node, before: Node | None, error: Exception) -> bool:
+        """The node takes no new pods; its pods keep what they hold. False: the caller must raise."""
+        if self.tell is None:
+            return False
+        ledger = self._scheduler.ledger
+        for known in (before or Node(node.name), Node(node.name)):
+            try:
+                ledger.close_node(known)
+                break
+            except Exception as second:
+                error = second
+        mend(ledger, ())
+        self.tell(node, error)
+        return True
+
+
+def simplified(running: RunningPod) -> Iterator[RunningPod]:
+    """The pod with less and less of what may be wrong with it: at last only its name and the node."""
+    pod = running.pod
+    plain = Pod(pod.namespace, pod.name, pod.uid, owner=pod.owner, scheduler=pod.scheduler, group=pod.group)
+    asking = replace(plain, resources=pod.resources, containers=pod.containers)
+    yield RunningPod(asking, running.node, running.shares)
+    yield RunningPod(replace(plain, resources=pod.resources), running.node, running.shares)
+    yield RunningPod(replace(plain, resources=pod.resources), running.node, ())
+    yield RunningPod(Pod(pod.namespace, pod.name, pod.uid), running.node, ())
+
+
+def mend(ledger: Ledger, uids: Sequence[str]) -> None:
+    """After an exception: these pods hold nothing, and every slot of the book belongs to a pod again.
+
+    Rows on which something was half booked are written anew from their nodes and from what their pods hold.
+    """
+    for uid in uids:
+        with suppress(Exception):
+            ledger.release(uid)
+    ledger.pods.drop(uids)
+    taken = np.flatnonzero(ledger.book.pod[:, POD_STATE] != FREE)
+    owned = np.fromiter(ledger.pods.slot_of.values(), dtype=np.int64, count=len(ledger.pods))
+    lost = np.setdiff1d(taken, owned)
+    rows = {int(row) for row in ledger.book.pod[lost, POD_ROW]}
+    for slot in lost.tolist():
+        free_pod(ledger.state(), slot)
+    for row in sorted(rows):
+        ledger.rewrite(row)

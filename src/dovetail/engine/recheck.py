@@ -1,0 +1,85 @@
+"""Would a placement that was not written yet still be made: the deciding functions, asked again of one node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dovetail.engine.kernel_fit import ask_refusal, card_refusal, node_shortage
+from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.state import UNLIMITED
+from dovetail.model.decision import Decision, Share
+from dovetail.model.pod import ContainerKind, Pod
+from dovetail.model.reason import Reason, sentence
+from dovetail.policies.rows import (
+    ASK_CONTAINER,
+    ASK_COUNT,
+    ASK_KIND,
+    CARD_MEMORY,
+    COMPUTE,
+    FIRST_ASK,
+    LAST_ASK,
+    SLOTS,
+)
+
+
+def objection(scheduler: Scheduler, pod: Pod, decision: Decision) -> str:
+    """Why the pod's reservation would not be made again as the ledger stands; "" = it would.
+
+    Looked at without the reservation itself, which is undone afterwards. Quotas are not asked again: they count what
+    is reserved already.
+    """
+    ledger, name = scheduler.ledger, str(decision.node)
+    row = ledger.row_of.get(name)
+    if row is None or not ledger.is_active(row):
+        return f"node {name} is gone"
+    if ledger.row_holding(pod.uid) != row or ledger.held_shares(pod.uid) != decision.shares:
+        return f"what was reserved on node {name} is not reserved any more"
+    with scheduler.trial():
+        ledger.release(pod.uid)
+        reason = _refusal(scheduler, pod, row, decision.shares)
+    return f"node {name}: {sentence(reason)}" if reason is not Reason.OK else ""
+
+
+def _refusal(scheduler: Scheduler, pod: Pod, row: int, shares: Sequence[Share]) -> Reason:
+    """The first rule that node, neighbours or cards break, in the order of `explain`."""
+    ledger = scheduler.ledger
+    reason = pod.node_rules.refusal(ledger.nodes[row])
+    if reason is not Reason.OK:
+        return reason
+    if scheduler.related.restricts(pod):
+        code = int(scheduler.related.refusals(pod)[row])
+        if code:
+            return Reason(code)
+    shape = scheduler.requests.signature(pod).shape
+    state = ledger.state()
+    return Reason(node_shortage(state.rows, state.wants, row, shape) or _card_refusal(scheduler, row, shape, shares))
+
+
+def _card_refusal(scheduler: Scheduler, row: int, shape: int, shares: Sequence[Share]) -> int:
+    """Ask by ask with the very cards that were chosen; init containers start from what stays, as in `choose_all`."""
+    rows, wants = scheduler.ledger.state().rows, scheduler.ledger.state().wants
+    column, rest = scheduler.ledger.places.columns(row), list(shares)
+    stays = rows.held[row].copy()
+    trial, trial_of = stays, -1
+    for a in range(int(wants.shape[shape, FIRST_ASK]), int(wants.shape[shape, LAST_ASK])):
+        if refused := ask_refusal(rows, wants, row, a):
+            return refused
+        held = stays
+        if wants.ask[a, ASK_KIND] == ContainerKind.INIT:
+            if wants.ask[a, ASK_CONTAINER] != trial_of:
+                trial, trial_of = stays.copy(), int(wants.ask[a, ASK_CONTAINER])
+            held = trial
+        count = int(wants.ask[a, ASK_COUNT])
+        mine, rest = rest[:count], rest[count:]
+        for share in mine:
+            d = column[share.uuid]
+            if refused := card_refusal(rows, wants, row, d, a, held, 0, UNLIMITED, UNLIMITED):
+                return refused
+            held[d, SLOTS] += 1
+            held[d, CARD_MEMORY] += share.memory_mib
+            held[d, COMPUTE] += share.compute_milli
+            if np.any(held[d] > rows.card[row, d, :3]):  # a percentage of a card that was bigger
+                return int(Reason.CARD_MEMORY)
+    return 0

@@ -1,0 +1,54 @@
+"""The least that can be known of a pod that could not be read: who it is, and roughly what it asks for.
+
+A pod that runs must be charged, whatever is wrong with the rest of it. Each part is read by itself, and a part that
+cannot be read is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from dovetail.kube import objects
+from dovetail.kube.amounts import amount
+from dovetail.kube.assigned import recorded_shares
+from dovetail.kube.problems import Problems
+from dovetail.kube.vendors import DEFAULT_VENDORS, Vendors
+from dovetail.model.device import WHOLE_COMPUTE
+from dovetail.model.node import CPU, MEMORY
+from dovetail.model.pod import Container, DeviceAsk, Pod, RunningPod, Trust
+
+MAX_CARDS = 64  # per container and vendor: more than a machine has
+
+
+def bare_pod(source: objects.Pod, vendors: Vendors = DEFAULT_VENDORS) -> Pod:
+    """Names, CPU, memory, and whole cards for every card that is asked for."""
+    meta, resources = source.metadata, dict[str, int]()
+    for container in source.spec.containers:
+        for key in (CPU, MEMORY):
+            asked = container.resources.requests.get(key, container.resources.limits.get(key))
+            with suppress(Exception):
+                resources[key] = resources.get(key, 0) + (amount(key, asked) if asked is not None else 0)
+    containers = tuple(Container(one.name, asks=tuple(_asks(one, vendors))) for one in source.spec.containers)
+    scheduler = source.spec.scheduler_name
+    return Pod(meta.namespace, meta.name, meta.uid, resources, containers=containers, scheduler=scheduler)
+
+
+def bare_running(source: objects.Pod, known: Pod | None, vendors: Vendors = DEFAULT_VENDORS) -> RunningPod:
+    """What the pod holds: by its record where that can be read. `known`: what it asked for when it could be read."""
+    pod = known if known is not None else bare_pod(source, vendors)
+    shares = None
+    with suppress(Exception):
+        shares = recorded_shares(pod, source.metadata.annotations, vendors, pod.key, Problems())
+    return RunningPod(pod, source.spec.node_name, shares, Trust.AMOUNTS_AS_ASKED)
+
+
+def _asks(container: objects.Container, vendors: Vendors) -> Iterator[DeviceAsk]:
+    for row in vendors.rows:
+        asked = container.resources.limits.get(row.count)
+        if asked is None:
+            continue
+        with suppress(Exception):
+            count = min(amount(row.count, asked), MAX_CARDS)
+            if count > 0:
+                yield DeviceAsk(row.word, count, memory_percent=100, compute_milli=WHOLE_COMPUTE)

@@ -1,0 +1,174 @@
+"""What is wrong with a cluster's nodes, cards and records: the checks of `dovetail doctor`.
+
+A check is a function from what was seen to findings, and a row of CHECKS. It reads what the live scheduler would read,
+by the same code, and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.usage import CardUse, NodeUse, own_cards, usage
+from dovetail.kube import objects
+from dovetail.kube.api.watch import Changed
+from dovetail.kube.live.mirror import Mirror
+from dovetail.kube.live.reader import Held, Reader
+from dovetail.kube.problems import Problem
+from dovetail.kube.records import CHANGED
+from dovetail.kube.seals import SEAL
+from dovetail.model.events import NodeChanged, PodObserved
+from dovetail.model.pod import Pod
+
+SEAL_ADVICE = "delete the pod when its work allows it: the next one is sealed"
+VERIFY_ADVICE = "compare with the node's own list (nvidia-smi, kubelet's podresources), then delete the pod"
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong, and what to do about it."""
+
+    check: str
+    object: str  # "Pod ml/train-0", "Node gpu-7"
+    node: str  # "" = none
+    message: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A cluster as the live scheduler would know it after a start."""
+
+    held: tuple[tuple[Pod, Held], ...]  # pods that run, by node, namespace and name
+    unsealed: frozenset[str]  # uids of running pods of ours that hold devices and have no seal
+    uses: tuple[NodeUse, ...]  # by name
+    problems: dict[str, tuple[Problem, ...]] = field(default_factory=dict)  # "Pod ml/train-0" -> about its record
+    seals: bool = False  # there is a key to check seals with
+
+
+def look(
+    reader: Reader,
+    nodes: Iterable[objects.Node],
+    pods: Iterable[objects.Pod],
+    *,
+    now: float,
+    settle_seconds: float,
+    seals: bool,
+) -> Seen:
+    """What a scheduler that starts now would make of these objects."""
+    mirror, scheduler = Mirror(reader, lambda: now, settle_seconds=settle_seconds), Scheduler(mode="interpreted")
+    pods = [_with_uid(pod) for pod in pods]
+    happened = mirror.hear_nodes([Changed(node) for node in nodes])
+    happened += mirror.hear_pods([Changed(pod) for pod in pods])
+    for kind in (NodeChanged, PodObserved):
+        for event in happened:
+            if isinstance(event, kind):
+                scheduler.handle(event)
+    known = (one for one in mirror.pods.values() if one.held is not None)
+    held = sorted(known, key=lambda one: (one.held.running.node, one.key) if one.held else ("", ""))
+    running = {f"Pod {one.key}" for one in held}
+    about: dict[str, tuple[Problem, ...]] = {}
+    for problem in mirror.problems:
+        if problem.where in running and problem.field.startswith("metadata.annotations"):
+            about[problem.where] = (*about.get(problem.where, ()), problem)
+    bare = (pod for pod in pods if reader.is_ours(pod) and not pod.metadata.annotations.get(SEAL))
+    unsealed = frozenset(pod.metadata.uid for pod in bare)
+    return Seen(tuple((one.pod, one.held) for one in held if one.held), unsealed, usage(scheduler), about, seals)
+
+
+def _with_uid(pod: objects.Pod) -> objects.Pod:
+    """A file may leave UIDs out; namespace and name tell its pods apart."""
+    meta = pod.metadata
+    namespace = meta.namespace or "default"
+    return replace(pod, metadata=replace(meta, namespace=namespace, uid=meta.uid or f"{namespace}/{meta.name}"))
+
+
+def _unverified(seen: Seen) -> Iterator[Finding]:
+    for pod, held in seen.held:
+        if held.doubt:
+            yield Finding("record-unverified", f"Pod {pod.key}", held.running.node, held.doubt, VERIFY_ADVICE)
+
+
+def _changed(seen: Seen) -> Iterator[Finding]:
+    for pod, held in seen.held:
+        if held.report[0] == CHANGED:
+            advice = "find out who changed it: only the scheduler writes this annotation"
+            yield Finding("record-changed", f"Pod {pod.key}", held.running.node, held.report[1], advice)
+
+
+def _doubtful(seen: Seen) -> Iterator[Finding]:
+    """Records that contradict each other or the request, or cannot be read."""
+    for pod, held in seen.held:
+        if held.doubt or held.report[0]:
+            continue
+        for problem in seen.problems.get(f"Pod {pod.key}", ()):
+            text = f"{problem.field} {problem.message}"
+            yield Finding("record-doubtful", problem.where, held.running.node, text, VERIFY_ADVICE)
+
+
+def _unsealed(seen: Seen) -> Iterator[Finding]:
+    for pod, held in seen.held if seen.seals else ():
+        if pod.uid in seen.unsealed and pod.wants_devices and not held.doubt:
+            text = "its record has no seal: it was bound before records were sealed"
+            yield Finding("record-unsealed", f"Pod {pod.key}", held.running.node, text, SEAL_ADVICE)
+
+
+def _overbooked(seen: Seen) -> Iterator[Finding]:
+    for use in seen.uses:
+        for card in own_cards(use):
+            device = card.device
+            for what, used, size, unit in (
+                ("memory", card.memory_used_mib, device.memory_mib, "MiB"),
+                ("compute", card.compute_used_milli // 10, device.compute_milli // 10, "%"),
+                ("slots", card.slots_used, device.slots, "pods"),
+            ):
+                if used > size:
+                    text = f"card {device.uuid}: {what} {used:,} of {size:,} {unit} in use by {_names(card)}"
+                    yield Finding("card-overbooked", f"Node {use.node.name}", use.node.name, text, "delete one of them")
+
+
+def _unregistered(seen: Seen) -> Iterator[Finding]:
+    for use in seen.uses:
+        for card in use.cards:
+            if card.device.quarantined and card.pods:
+                text = f"card {card.device.uuid} is not registered, and held by {_names(card)}"
+                advice = "check the card and the device plugin; where the card never was there, the record is false"
+                yield Finding("card-unregistered", f"Node {use.node.name}", use.node.name, text, advice)
+
+
+def _unsettled(seen: Seen) -> Iterator[Finding]:
+    for use in seen.uses:
+        if use.node.unsettled:
+            text = f"takes no new GPU pods: {use.node.unsettled}"
+            advice = "see docs/live.md, When a node takes no new GPU pods"
+            yield Finding("node-unsettled", f"Node {use.node.name}", use.node.name, text, advice)
+
+
+def _names(card: CardUse) -> str:
+    shown = ", ".join(card.pods[:5])
+    return shown + (f" and {len(card.pods) - 5} more" if len(card.pods) > 5 else "")
+
+
+class Check(NamedTuple):
+    name: str
+    sentence: str  # what is wrong where it finds something
+    run: Callable[[Seen], Iterable[Finding]]
+
+
+CHECKS = (
+    Check("record-unverified", "The record of a pod's cards fails its check.", _unverified),
+    Check("record-changed", "Another client changed the record; the sealed cards count.", _changed),
+    Check("record-doubtful", "A record contradicts another one or the request, or cannot be read.", _doubtful),
+    Check("record-unsealed", "A record was written without a seal; needs --seal-key-file.", _unsealed),
+    Check("card-overbooked", "Pods hold more of a card than it has.", _overbooked),
+    Check("card-unregistered", "A pod holds a card that its node does not register.", _unregistered),
+    Check("node-unsettled", "A node takes no new pods with devices.", _unsettled),
+)
+
+
+def findings(seen: Seen) -> list[Finding]:
+    """In the order of the table, each check's by node and name."""
+    return [finding for check in CHECKS for finding in check.run(seen)]

@@ -1,0 +1,116 @@
+"""Why gangs wait, with numbers: one sentence for all members, kept current without a storm of writes.
+
+Every arrival changes the numbers of all members that are there. The first words about a gang are written at once; after
+that at most `1 / SECONDS_PER_MEMBER` conditions a second and gang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dovetail.engine.gathering import gathered, incomplete
+from dovetail.engine.scheduler import Scheduler
+from dovetail.kube.groups import Standing, group_name
+from dovetail.kube.live.mirror import Mirror
+from dovetail.kube.live.tell import Condition
+from dovetail.kube.live.words import condition_reason, cut, why_refused, without_numbers
+from dovetail.model.pod import Group, Pod
+from dovetail.model.reason import Reason
+
+SECONDS_PER_MEMBER = 0.02
+SHORTEST_PAUSE = 1.0  # seconds between two looks at one gang
+CATCH_UP_SECONDS = 5.0  # until a gang whose kind's watch is behind says so: usually it has caught up by then
+Condense = Callable[[Pod, Reason], Condition | None]  # what one pod lacks, by what all nodes say now
+
+
+class GangReasons:
+    """Gangs to be looked at again, each at its time."""
+
+    def __init__(self, scheduler: Scheduler, now: Callable[[], float]) -> None:
+        self._scheduler, self._now = scheduler, now
+        self._due: dict[str, float] = {}  # group name -> when to look at it
+        self._not_before: dict[str, float] = {}  # group name -> of a gang that was looked at, when it may be again
+
+        self._behind: dict[str, float] = {}  # group name -> since when its kind's watch is behind
+
+    def note(self, name: str) -> None:
+        """Something about the gang has changed."""
+        due = max(self._now(), self._not_before.get(name, 0.0))
+        self._due[name] = min(due, self._due.get(name, due))
+
+    def note_all(self) -> None:
+        """Look at every gang that waits, and forget the others."""
+        there = [group.name for group in self._scheduler.waiting if group.pods[0].group == group.name]
+        self._not_before = {name: self._not_before[name] for name in there if name in self._not_before}
+        self._behind = {name: self._behind[name] for name in there if name in self._behind}
+        for name in there:
+            self.note(name)
+
+    def is_due(self) -> bool:
+        now = self._now()
+        return any(due <= now for due in self._due.values())
+
+    def next(self, mirror: Mirror) -> Group | None:
+        """A gang that waits and whose time has come, with the members that hold a place counted."""
+        now = self._now()
+        for name in [name for name, due in self._due.items() if due <= now]:
+            del self._due[name]
+            waiting = self._scheduler.waiting.find(name)
+            if waiting is None:
+                continue
+            if mirror.gangs.standing(group_name(name).api_group) is not Standing.BEHIND:
+                self._behind.pop(name, None)
+            elif now < self._behind.setdefault(name, now) + CATCH_UP_SECONDS:
+                self._due[name] = self._behind[name] + CATCH_UP_SECONDS
+                continue
+            self._not_before[name] = now + max(SHORTEST_PAUSE, SECONDS_PER_MEMBER * len(waiting.pods))
+            return self._scheduler.members.current(waiting)
+        return None
+
+    def condition(self, group: Group, mirror: Mirror, condense: Condense) -> Condition | None:
+        """One condition for all members; None if they fit now or wait singly."""
+        if group.members < group.minimum:
+            if len(mirror.gangs.members(group.name)) > len(group.pods):
+                return None  # the others rest after a refused bind, and say so
+            return Condition(condition_reason(Reason.GROUP_INCOMPLETE), cut(f"{incomplete(group)}."))
+        if waits_singly(group):
+            return None
+        with gathered(self._scheduler, group) as gathering:
+            pod = gathering.left_out
+            if pod is None or gathering.fit >= group.needed:
+                return None
+            lacks = condense(pod, self._scheduler.reason(group, pod))
+            if lacks is None:
+                return Condition(condition_reason(Reason.GROUP_NOT_PLACED), cut(f"{gathering.sentence}."))
+            return Condition(lacks.reason, cut(f"{gathering.sentence}; the next finds {lacks.message}"))
+
+
+def is_tried(group: Group) -> bool:
+    """Whether `condition` places the members on trial."""
+    return group.members >= group.minimum and not waits_singly(group)
+
+
+def waits_singly(group: Group) -> bool:
+    """Whether each member waits for itself: the gang has its minimum, or asks for no company."""
+    return group.needed <= 0 or group.minimum <= 1
+
+
+def own_refusal(pod: Pod) -> Condition | None:
+    """What is wrong with the pod itself, or with what it names."""
+    if pod.refusal is None:
+        return None
+    return Condition(condition_reason(pod.refusal.reason), why_refused(pod, pod.refusal.reason))
+
+
+def gist(reason: str, message: str) -> tuple[str, str, str]:
+    """What must differ for a condition to be written again: of a gang, how many of its members are there or fit; but
+    not how many nodes say what."""
+    head, _, rest = message.partition("; the next finds ")
+    if not rest and "members of" not in head:
+        return reason, "", without_numbers(head)
+    return reason, head, without_numbers(rest)
+
+
+def same_but_numbers(before: tuple[str, str], now: tuple[str, str]) -> bool:
+    """Whether two conditions say the same of other numbers: no event is sent for that."""
+    return before[0] == now[0] and without_numbers(before[1]) == without_numbers(now[1])

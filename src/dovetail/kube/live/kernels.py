@@ -1,0 +1,177 @@
+"""Which policies are compiled, and what becomes of pods whose policies are not: bounded work, whatever tenants choose.
+
+The loop never compiles. Up to FEW_NODES nodes a kernel that is not compiled is interpreted, which takes milliseconds.
+On a larger cluster a decision could take a fifth of a second, so the pod waits until its kernel is compiled, and others
+go on. Pairs of policies beyond the limit, and those that cannot be compiled, are interpreted there at a pace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from dovetail.engine.build import Pair, pair_of
+from dovetail.engine.scheduler import Scheduler
+from dovetail.kube.live.warm import NotCompiled, title
+from dovetail.kube.log import WARNING, Log
+from dovetail.model.pod import Group, Profile
+
+FEW_NODES = 200  # interpreted, a decision takes up to 5 ms there
+MOST_PAIRS = 32  # compiled in the life of a process: each takes some 10 s of a core and about 10 MB for good
+PACE = 1.0  # seconds between two interpreted decisions on a larger cluster
+MOST_ADMITTED = 8  # turns that are kept for groups that arrive late; a group that is deleted leaves its turn unused
+
+Make = Callable[[Sequence[Pair]], Awaitable[float]]
+Again = Callable[[], object]
+
+
+@dataclass(slots=True)
+class Counts:
+    """For metrics."""
+
+    compiled: int = 0  # by us; not those that were found on disk
+    loaded: int = 0
+    failed: int = 0
+    compiling: int = 0
+    seconds: float = 0.0
+
+
+class Kernels:
+    """`make` compiles or loads kernels elsewhere (warm.py); None: everything is interpreted, as was asked for."""
+
+    def __init__(self, scheduler: Scheduler, make: Make | None, *, log: Log, most: int = MOST_PAIRS) -> None:
+        self._scheduler, self._make, self._log, self._most = scheduler, make, log, most
+        self.counts = Counts()
+        self._ready: set[Pair] = set()
+        self._interpreted: set[Pair] = set()  # for good
+        self._works: bool | None = None if make is not None else False  # None = not known yet
+        self._queue: dict[Pair, None] = {}  # wanted, the first one first
+        self._first: Sequence[Pair] = ()  # those of the configuration, made together
+        self._news, self._settled = asyncio.Event(), asyncio.Event()
+        self._parked: dict[Pair, dict[str, Again]] = {}  # pair -> group's name -> what to call when it is ready
+        self._paced: dict[str, Again] = {}  # group's name -> likewise, one after the other
+        self._admitted: dict[str, None] = {}  # groups whose turn has come and that were not decided since
+
+    def configure(self, pairs: Sequence[Pair]) -> None:
+        """The policies of the configuration: made first, and whatever the limit is."""
+        self._first = pairs
+
+    async def settled(self, seconds: float) -> None:
+        """Returns when the configured kernels are ready, or will not be soon."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._settled.wait()
+        except TimeoutError:
+            self._log(f"kernels are not compiled after {seconds:.0f} s; going on without", WARNING)
+
+    def admit(self, group: Group, nodes: int, again: Again) -> str:
+        """Why the group may not be decided now, or "". `again` is called when it may."""
+        slow: Pair | None = None
+        for profile in {(pod.profile.node, pod.profile.device): pod.profile for pod in group.pods}.values():
+            pair = pair_of(profile)
+            if self._may_run(pair, profile) or nodes <= FEW_NODES:
+                continue
+            if pair not in self._interpreted:
+                self._parked.setdefault(pair, {})[group.name] = again
+                return f"its policies ({title(pair)}) are being compiled, which takes some seconds"
+            slow = pair
+        return self._wait_for_turn(slow, group.name, again) if slow is not None else ""
+
+    def _may_run(self, pair: Pair, profile: Profile) -> bool:
+        """Whether pods of this profile are decided at once on any cluster. Orders the kernel if it is neither compiled
+        nor known to be interpreted for good."""
+        if self._scheduler.is_compiled(profile) or self._works is False:
+            return True
+        if pair in self._ready:
+            self._scheduler.use_compiled(profile)
+            return True
+        if pair not in self._interpreted and pair not in self._queue:
+            self._want(pair)
+        return False
+
+    def _want(self, pair: Pair) -> None:
+        if len(self._ready) + len(self._queue) >= max(self._most, len(self._first)):
+            self._interpreted.add(pair)
+            self._log(f"{title(pair)}: not compiled, as {self._most} pairs of policies are; interpreted", WARNING)
+            return
+        self._queue[pair] = None
+        self._news.set()
+
+    def _wait_for_turn(self, pair: Pair, name: str, again: Again) -> str:
+        """One turn serves the whole group, whatever number of its pods and pairs is interpreted."""
+        if name in self._admitted:
+            del self._admitted[name]
+            return ""
+        if not self._paced:
+            asyncio.get_running_loop().call_later(PACE, self._next_turn)
+        self._paced[name] = again
+        return f"its policies ({title(pair)}) are not compiled; such pods are placed one every {PACE:g} s"
+
+    def _next_turn(self) -> None:
+        name, again = next(iter(self._paced.items()))
+        del self._paced[name]
+        self._admitted[name] = None
+        if len(self._admitted) > MOST_ADMITTED:
+            del self._admitted[next(iter(self._admitted))]
+        if self._paced:
+            asyncio.get_running_loop().call_later(PACE, self._next_turn)
+        again()
+
+    async def run(self) -> None:
+        """Until cancelled: makes what is wanted, one after the other."""
+        if self._make is not None and self._first:
+            self._queue.update(dict.fromkeys(self._first))
+            await self._provide(self._make, self._first)
+        self._settled.set()
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._make is not None and self._queue:
+                await self._provide(self._make, [next(iter(self._queue))])
+
+    async def _provide(self, make: Make, pairs: Sequence[Pair]) -> None:
+        self.counts.compiling = len(pairs)
+        try:
+            took = await make(pairs)
+        except NotCompiled as error:
+            self._failed(pairs, str(error))
+        else:
+            self._made(pairs, took)
+        finally:
+            self.counts.compiling = 0
+        for pair in pairs:
+            self._queue.pop(pair, None)
+            for again in self._parked.pop(pair, {}).values():
+                again()
+
+    def _made(self, pairs: Sequence[Pair], took: float) -> None:
+        self._works = True
+        self.counts.seconds += took
+        if took:
+            self.counts.compiled += len(pairs)
+        else:
+            self.counts.loaded += len(pairs)
+        how = f"compiled in {took:.1f} s" if took else "loaded"
+        self._log(f"kernels {how}: {_list(pairs)}", seconds=took, count=len(pairs))
+        for pair in pairs:
+            self._ready.add(pair)
+            self._scheduler.use_compiled(Profile(*pair))
+
+    def _failed(self, pairs: Sequence[Pair], why: str) -> None:
+        """Where nothing was ever compiled, nothing will be: said once, and everything is interpreted."""
+        self.counts.failed += len(pairs)
+        self._interpreted.update(pairs)
+        if self._works is None:
+            self._works = False
+            self._log(f"kernels cannot be compiled here, all policies are interpreted: {why}", WARNING)
+            self._queue.clear()
+            parked, self._parked = self._parked, {}
+            for again in (again for waiting in parked.values() for again in waiting.values()):
+                again()
+        else:
+            self._log(f"kernels not compiled, interpreted: {_list(pairs)}: {why}", WARNING)
+
+
+def _list(pairs: Iterable[Pair]) -> str:
+    return ", ".join(map(title, pairs))

@@ -1,0 +1,98 @@
+"""Watches of PodGroups, and whether they may be believed: gangs are decided only with PodGroups not older than pods.
+
+The rule: the PodGroups of a kind are current while their watch is open and was begun after the pods' watch last broke.
+Until then a gang with news from its members waits (`Standing.BEHIND`). When the pods' watch breaks, those of PodGroups
+are begun again: a network that breaks one connection seldom breaks only that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from dovetail.kube import objects
+from dovetail.kube.api.reflector import Reflector
+from dovetail.kube.api.watch import Event, NotServed, Replaced
+from dovetail.kube.groups import KUBERNETES, Standing
+from dovetail.kube.live.driver import Driver
+from dovetail.kube.log import Log
+
+Kind = tuple[str, str]  # API group, version
+# Those that are not served have no objects.
+POD_GROUPS: tuple[Kind, ...] = (
+    ("scheduling.x-k8s.io", "v1alpha1"),
+    ("scheduling.sigs.k8s.io", "v1alpha1"),
+    ("scheduling.volcano.sh", "v1beta1"),
+    (KUBERNETES, "v1alpha2"),  # of 1.36
+    (KUBERNETES, "v1beta1"),  # from 1.37 on
+)
+Watch = Callable[..., Reflector[objects.PodGroup]]  # a Reflector but for its path, kind, consumer and hooks
+
+
+class PodGroupWatches:
+    """One reflector per kind of PodGroup."""
+
+    def __init__(self, driver: Driver, watch: Watch, complain: Callable[..., None], log: Log) -> None:
+        self._driver, self._complain, self._log = driver, complain, log
+        self._served: dict[Kind, bool] = {}  # of those heard of
+        self._breaks = 0  # how often the pods' watch broke
+        self._begun: dict[Kind, int] = {}  # that count when the last list or watch was begun
+        self.reflectors: dict[Kind, Reflector[objects.PodGroup]] = {}
+        for kind in POD_GROUPS:
+            driver.mirror.pod_groups_stand(*kind, Standing.BEHIND)
+            self.reflectors[kind] = watch(
+                f"/apis/{kind[0]}/{kind[1]}/podgroups",
+                objects.PodGroup,
+                partial(self._hear, kind),
+                on_watch=partial(self._watches, kind),
+                on_begin=partial(self._begins, kind),
+                wanted=partial(driver.mirror.gangs.wanted, kind[0]),
+            )
+
+    def pods_watched(self, is_open: bool) -> None:
+        """The pods' watch is open, or broke: what PodGroups said before may be older than the pods that come next."""
+        if not is_open:
+            self._breaks += 1
+            for kind, reflector in self.reflectors.items():
+                if self._served.get(kind):
+                    self._stand(kind, Standing.BEHIND)
+                    reflector.renew()
+
+    def _begins(self, kind: Kind) -> None:
+        self._begun[kind] = self._breaks
+
+    def _is_current(self, kind: Kind) -> bool:
+        """Whether its last list or watch was begun after the pods' watch last broke."""
+        return self._begun.get(kind) == self._breaks
+
+    def _watches(self, kind: Kind, is_open: bool) -> None:
+        if not self._served.get(kind):
+            return
+        self._stand(kind, Standing.LISTED if is_open and self._is_current(kind) else Standing.BEHIND)
+        if is_open and not self._is_current(kind):  # it was being opened when the pods' watch broke
+            self.reflectors[kind].renew()
+
+    def _stand(self, kind: Kind, standing: Standing) -> None:
+        self._driver.happened(self._driver.mirror.pod_groups_stand(*kind, standing))
+
+    def _hear(self, kind: Kind, batch: list[Event[objects.PodGroup]]) -> None:
+        self._complain("PodGroup", batch)
+        listed = Standing.LISTED if self._is_current(kind) else Standing.BEHIND  # until its watch, begun next, is open
+        self._driver.happened(self._driver.mirror.hear_pod_groups(batch, *kind, listed=listed))
+        for event in batch:
+            if isinstance(event, (Replaced, NotServed)):
+                self._note_served(kind, isinstance(event, Replaced))
+
+    def _note_served(self, kind: Kind, served: bool) -> None:
+        """One line when all kinds are known, and one when a kind appears or goes."""
+        before = self._served.get(kind)
+        self._served[kind] = served
+        if before is not None and before != served:
+            self._log(f"PodGroups of {kind[0]}/{kind[1]} are {'served now' if served else 'served no more'}")
+        elif before is None and len(self._served) == len(POD_GROUPS):
+            missing = [group for group in dict.fromkeys(group for group, _ in POD_GROUPS) if not self._is_served(group)]
+            if missing:
+                self._log(f"PodGroups are not served of {', '.join(missing)}; pods that name one wait for it")
+
+    def _is_served(self, api_group: str) -> bool:
+        return any(served for (group, _), served in self._served.items() if group == api_group)

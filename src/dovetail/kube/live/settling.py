@@ -1,0 +1,165 @@
+"""Which nodes are settled, by what was seen of them before and of other nodes; see kube/settled.py for the rest.
+
+Four rules need more than one Node object:
+
+    a register that vanishes      the last cards stay, and the node takes no new pods until the register is back
+    records without a register    the pods hold cards of a register that vanished before the scheduler started
+    a count without description   may be HAMi's slots whose register is on its way: it is believed after a while
+    a card of another node        is that node's, or its pods', until they are gone
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from dovetail.kube import objects
+from dovetail.kube.nodes import NodeReading
+from dovetail.kube.settled import CardSource
+from dovetail.model.device import Device
+from dovetail.model.node import Enforcer, Node
+
+SETTLE_SECONDS = 30.0  # HAMi's plugin writes its register within seconds of its first report to kubelet
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A node as it was last read."""
+
+    reading: NodeReading
+    since: float  # when its cards were first offered like this
+    registered: Node | None = None  # as it was with its register
+
+
+class Settling:
+    """Readings of nodes in, nodes as the engine should know them out."""
+
+    def __init__(self, clock: Callable[[], float], seconds: float = SETTLE_SECONDS) -> None:
+        self._clock, self._seconds = clock, seconds
+        self._seen: dict[str, _Seen] = {}  # by node
+        self._lost: dict[str, Node] = {}  # nodes that were deleted while pods held their cards, as they were
+        self._registrar: dict[str, str] = {}  # uuid -> the node that registered it first
+        self._pods_on: defaultdict[str, Counter[str]] = defaultdict(Counter)  # uuid -> node -> pods that prove it
+        self._pods_of: Counter[str] = Counter()  # node -> cards held by pods with a record
+        self._contested: set[str] = set()  # nodes that wait for a card to be given up elsewhere
+        self._young: set[str] = set()  # nodes whose count is not believed yet
+
+    def node(self, reading: NodeReading, created: float) -> Node:
+        """The node is new or different."""
+        name, now = reading.node.name, self._clock()
+        seen = self._seen.get(name)
+        if seen is None:
+            seen = self._seen[name] = _Seen(reading, min(created, now), self._lost.pop(name, None))
+        elif _offer(seen.reading) != _offer(reading):
+            seen.since = now
+        seen.reading = reading
+        if reading.source is CardSource.REGISTER:
+            self._unregister(name, seen.registered)
+            seen.registered = reading.node
+        return self._settled(name)
+
+    def node_gone(self, name: str) -> None:
+        seen = self._seen.pop(name, None)
+        if seen is None:
+            return
+        self._unregister(name, seen.registered)
+        if seen.registered is not None and self._pods_of[name]:
+            self._lost[name] = seen.registered
+        self._contested.discard(name)
+        self._young.discard(name)
+
+    def pod_holds(self, node: str, uuids: Iterable[str], proves: bool = True) -> None:
+        """A pod on the node has a record that names these cards. `proves`: its owner cannot have written the record."""
+        for uuid in uuids:
+            self._pods_of[node] += 1
+            if not proves:
+                continue
+            self._pods_on[uuid][node] += 1
+            if self._registrar.get(uuid, node) != node:
+                self._contested.add(self._registrar[uuid])
+        if node in self._seen and self._seen[node].reading.source is CardSource.COUNT:
+            self._contested.add(node)
+
+    def pod_gone(self, node: str, uuids: Iterable[str], proves: bool = True) -> None:
+        """As `pod_holds` was told of it."""
+        for uuid in uuids:
+            for counter in (self._pods_of, self._pods_on[uuid]) if proves else (self._pods_of,):
+                counter[node] -= 1
+                if counter[node] <= 0:
+                    del counter[node]
+            if not self._pods_on.get(uuid, True):
+                del self._pods_on[uuid]
+        if node in self._lost and not self._pods_of[node]:
+            del self._lost[node]
+
+    def settled_by_now(self) -> list[Node]:
+        """Nodes that may be settled by now: a card was given up elsewhere, or time has passed."""
+        due = [name for name in self._young if self._clock() >= self._seen[name].since + self._seconds]
+        return [self._settled(name) for name in sorted({*self._contested, *due})]
+
+    def _unregister(self, name: str, registered: Node | None) -> None:
+        for device in registered.devices if registered is not None else ():
+            if self._registrar.get(device.uuid) == name:
+                del self._registrar[device.uuid]
+
+    def _settled(self, name: str) -> Node:
+        seen = self._seen[name]
+        node, source = self._with_last_register(seen), seen.reading.source
+        self._young.discard(name)
+        self._contested.discard(name)
+        if source is CardSource.REGISTER and (why := self._held_elsewhere(name, node.devices)):
+            self._contested.add(name)
+            return replace(node, unsettled=why)
+        if source is CardSource.COUNT and self._pods_of[name] and seen.registered is None and not seen.reading.declared:
+            self._contested.add(name)
+            text = "its pods hold cards of a register that is gone"
+            return replace(node, devices=(), links=(), enforcer=Enforcer.HAMI, unsettled=text)
+        waits = self._clock() < seen.since + self._seconds
+        if source is CardSource.COUNT and waits and not (node.unsettled or seen.reading.declared):
+            self._young.add(name)
+            text = f"offers GPUs without a register or feature-discovery labels; believed after {self._seconds:g} s"
+            return replace(node, unsettled=text)
+        return node
+
+    def _with_last_register(self, seen: _Seen) -> Node:
+        """The register was there and is not: its cards stay, as their pods do, and no pod is added."""
+        reading, last = seen.reading, seen.registered
+        if last is None or reading.source is CardSource.REGISTER or reading.declared:
+            return reading.node
+        text = "the register of its cards is gone"
+        return replace(
+            reading.node, devices=last.devices, links=last.links, enforcer=last.enforcer, mig=last.mig, unsettled=text
+        )
+
+    def _held_elsewhere(self, name: str, devices: Iterable[Device]) -> str:
+        """One card cannot be in two machines: the node whose pods hold it has it, else the one that had it first."""
+        why = ""
+        for device in devices:
+            pods = self._pods_on.get(device.uuid, Counter())
+            others = sorted(node for node in pods if node != name and self._had(node, device.uuid))
+            first = self._registrar.setdefault(device.uuid, name)
+            if others:
+                why = why or f"card {device.uuid} is held by pods of node {others[0]}"
+            elif first != name and name not in pods:
+                why = why or f"card {device.uuid} is also registered by node {first}"
+            elif first != name:
+                self._contested.add(first)  # it must give the card up to this node, whose pods hold it
+        return why
+
+    def _had(self, name: str, uuid: str) -> bool:
+        """The node registered the card itself: a pod's record alone proves nothing, as its owner can write it."""
+        seen = self._seen.get(name)
+        node = seen.registered if seen is not None else self._lost.get(name)
+        return node is not None and any(device.uuid == uuid for device in node.devices)
+
+
+def oldest_first(nodes: Iterable[objects.Node]) -> list[objects.Node]:
+    """In the order in which they joined: of two that register one card, a scheduler that starts believes the older,
+    as one that runs believes the one that it saw first. A node cannot change when it was created."""
+    return sorted(nodes, key=lambda node: (node.metadata.creation_timestamp, node.metadata.name))
+
+
+def _offer(reading: NodeReading) -> tuple[object, ...]:
+    """What the node offers, without names: it is timed anew when this changes."""
+    return (reading.source, len(reading.node.devices), reading.node.mig)

@@ -1,0 +1,1 @@
+"""What would happen to these objects: plans, explanations and suggestions as values."""

@@ -1,0 +1,102 @@
+"""Why one pod lands where it does, or why it waits and what would help: asked of the engine, in the whole situation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dovetail.engine.explain import Explanation
+from dovetail.engine.explain import explain as explain_decision
+from dovetail.engine.gathering import gathered, incomplete, is_gang, waiting
+from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.suggest import Suggestion, alternatives, fewer_members
+from dovetail.model.decision import Decision
+from dovetail.model.events import Warn
+from dovetail.model.node import Node
+from dovetail.model.pod import Group, Pod, RunningPod
+from dovetail.model.reason import Reason
+from dovetail.whatif.plan import exceeded, refused_by
+from dovetail.whatif.situation import EngineOptions, Situation, start
+
+Means = Callable[[Pod], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedPod:
+    """`running` is set, and nothing else known, where the pod has its node already."""
+
+    pod: Pod
+    node: Node | None  # where it lands or runs
+    decision: Decision | None = None
+    explanation: Explanation | None = None
+    suggestions: tuple[Suggestion, ...] = ()  # those that cost the user least first
+    running: RunningPod | None = None
+    why: str = ""  # what is wrong with the pod or its group
+
+
+def explain(
+    situation: Situation, options: EngineOptions, means: Means, check: Callable[[list[Pod]], None] = lambda pods: None
+) -> tuple[ExplainedPod | None, tuple[Warn, ...]]:
+    """The first pod that is meant, a pending one before a placed one; None = there is none.
+
+    Plans everything once; a placed pod is asked about again just before it was placed. `check` is given all pods that
+    are meant and may raise.
+    """
+    scheduler, warnings = start(situation, options)
+    decisions = iter(scheduler.place(situation.groups))
+    placed = [(group, pod, next(decisions)) for group in situation.groups for pod in group.pods]
+    meant = [row for row in placed if means(row[1])]
+    running = [held for held in situation.running if means(held.pod)]
+    check([row[1] for row in meant] + [held.pod for held in running])
+    nodes = {node.name: node for node in situation.nodes}
+    if not meant:
+        return _not_to_be_placed(situation, running, nodes, means), warnings
+    group, pod, decision = next((row for row in meant if not row[2].placed), meant[0])
+    if decision.placed:
+        return _placed(situation, options, nodes, (group, pod, decision)), warnings
+    return _pending(scheduler, group, pod, decision), warnings
+
+
+def _not_to_be_placed(
+    situation: Situation, running: list[RunningPod], nodes: dict[str, Node], means: Means
+) -> ExplainedPod | None:
+    """It runs already, or names a node that is not there."""
+    if running:
+        return ExplainedPod(running[0].pod, nodes.get(running[0].node), running=running[0])
+    stray = next((held for held in situation.strays if means(held.pod)), None)
+    if stray is None:
+        return None
+    decision = Decision(stray.pod.uid, None, (), Reason.NODE_NAME, 0)
+    why = f"spec.nodeName is {stray.node}, and node {stray.node} does not exist in the input; add it with -f"
+    return ExplainedPod(stray.pod, None, decision, why=why)
+
+
+def _pending(scheduler: Scheduler, group: Group, pod: Pod, decision: Decision) -> ExplainedPod:
+    """Against the ledger with everything else placed. Where no node can help, the nodes are not asked."""
+    if pod.refusal is not None:
+        return ExplainedPod(pod, None, decision, why=pod.refusal.message)
+    if decision.reason == Reason.GROUP_INCOMPLETE:
+        fewer = tuple(fewer_members(scheduler, group, pod))
+        return ExplainedPod(pod, None, decision, suggestions=fewer, why=incomplete(group))
+    late = waiting(scheduler, group)
+    if not is_gang(late, decision.reason):
+        why = refused_by(scheduler, pod, decision.reason)
+        explanation = explain_decision(scheduler, pod, decision)
+        return ExplainedPod(pod, None, decision, explanation, alternatives(scheduler, late, pod), why=why)
+    with gathered(scheduler, late) as gathering:
+        asked = gathering.left_out or pod
+        explanation = explain_decision(scheduler, asked, decision)
+        why = f"{gathering.sentence}; the next finds {exceeded(scheduler, asked)}".rstrip()
+    return ExplainedPod(pod, None, decision, explanation, alternatives(scheduler, late, asked), why=why)
+
+
+def _placed(
+    situation: Situation, options: EngineOptions, nodes: dict[str, Node], found: tuple[Group, Pod, Decision]
+) -> ExplainedPod:
+    """Replays up to the moment before: the groups before its own, then the members before itself."""
+    group, pod, decision = found
+    scheduler, _ = start(situation, options)
+    earlier = situation.groups[: situation.groups.index(group)]
+    members = group.pods[: group.pods.index(pod)]
+    scheduler.place([*earlier, *(Group(member.key, (member,)) for member in members)])
+    return ExplainedPod(pod, nodes[decision.node or ""], decision, explain_decision(scheduler, pod, decision))

@@ -1,0 +1,144 @@
+"""Where everything that waits would land, and what each pod that stays pending lacks. Nothing is changed anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from dovetail.engine.explain import verdicts
+from dovetail.engine.gathering import Gathering, gathered, incomplete, is_gang, waiting
+from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.usage import NodeUse, usage
+from dovetail.engine.verdict import Verdict, blocking, lacking
+from dovetail.engine.wording import in_one_sentence
+from dovetail.model.decision import Decision
+from dovetail.model.events import Warn
+from dovetail.model.node import Node
+from dovetail.model.pod import Group, Pod
+from dovetail.model.reason import POD_LEVEL, Reason, sentence
+from dovetail.whatif.situation import EngineOptions, Situation, start
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What a pending pod lacks once all the others were placed; of a gang, what its next member does."""
+
+    verdicts: tuple[Verdict, ...] = ()
+    gathering: Gathering | None = None  # of a gang that was not placed
+    quota: str = ""  # which quota would be exceeded, and by how much; or which claim no node can serve
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPod:
+    """What became of one pod."""
+
+    pod: Pod
+    group: Group  # those of its group that wait; the others count as running
+    decision: Decision
+    lack: Lack = field(default_factory=Lack)
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        return self.lack.verdicts
+
+    @property
+    def reason(self) -> Reason:
+        """What blocks at the nearest miss, or what no node can cure."""
+        return blocking(self.decision.reason, self.lack.verdicts)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    outcomes: tuple[PlannedPod, ...]  # in the order of placing
+    before: tuple[NodeUse, ...]
+    after: tuple[NodeUse, ...]
+    warnings: tuple[Warn, ...] = ()  # what the engine found odd about running pods
+
+    @property
+    def placed(self) -> list[PlannedPod]:
+        return [outcome for outcome in self.outcomes if outcome.decision.placed]
+
+    @property
+    def pending(self) -> list[PlannedPod]:
+        return [outcome for outcome in self.outcomes if not outcome.decision.placed]
+
+    @property
+    def nodes(self) -> dict[str, Node]:
+        return {use.node.name: use.node for use in self.after}
+
+
+def plan(situation: Situation, options: EngineOptions) -> Plan:
+    """Places everything, in the order of the groups, and says what every pending pod lacks in the end."""
+    scheduler, warnings = start(situation, options)
+    before = usage(scheduler)
+    decisions = iter(scheduler.place(situation.groups))
+    outcomes = []
+    for group in situation.groups:
+        late = waiting(scheduler, group)
+        outcomes += [PlannedPod(pod, late, next(decisions)) for pod in group.pods]
+    return Plan(tuple(_with_lacks(scheduler, outcomes)), before, usage(scheduler), warnings)
+
+
+def why_pending(outcome: PlannedPod) -> str:
+    """One sentence: what is wrong with the pod, or what the nodes lack, counted."""
+    reason, pod = outcome.decision.reason, outcome.pod
+    if pod.refusal is not None:
+        return pod.refusal.message
+    if reason == Reason.GROUP_INCOMPLETE:
+        return incomplete(outcome.group)
+    lack = outcome.lack
+    short = lack.quota or in_one_sentence(lacking(lack.verdicts))
+    if lack.gathering is not None:
+        return f"{lack.gathering.sentence}; the next finds {short}" if short else lack.gathering.sentence
+    if lack.quota:
+        return lack.quota
+    return sentence(reason) if reason in POD_LEVEL or not short else short
+
+
+def _with_lacks(scheduler: Scheduler, outcomes: Sequence[PlannedPod]) -> list[PlannedPod]:
+    known: dict[object, Lack] = {}  # replicas lack the same things: asked once
+    found = []
+    for outcome in outcomes:
+        pod, group, decision = outcome.pod, outcome.group, outcome.decision
+        if decision.placed or pod.refusal is not None:
+            found.append(outcome)
+            continue
+        gang = is_gang(group, decision.reason)
+        key = group.name if gang else _shape(pod, decision.reason)
+        if key not in known:
+            known[key] = _gang_lack(scheduler, group) if gang else _lack(scheduler, pod, decision.reason)
+        found.append(replace(outcome, lack=known[key]))
+    return found
+
+
+def _lack(scheduler: Scheduler, pod: Pod, reason: Reason) -> Lack:
+    return Lack(verdicts(scheduler, pod), quota=refused_by(scheduler, pod, reason))
+
+
+def _gang_lack(scheduler: Scheduler, group: Group) -> Lack:
+    with gathered(scheduler, group) as gathering:
+        next_one = gathering.left_out
+        if next_one is None:
+            return Lack(gathering=gathering)
+        return Lack(verdicts(scheduler, next_one), gathering, exceeded(scheduler, next_one))
+
+
+def exceeded(scheduler: Scheduler, pod: Pod) -> str:
+    """Which quota the pod would exceed now, and by how much; "" = none."""
+    return scheduler.quotas.refusal(pod) or ""
+
+
+def refused_by(scheduler: Scheduler, pod: Pod, reason: Reason) -> str:
+    """Which quota or claim is why no node can take the pod; "" = neither is."""
+    if reason == Reason.QUOTA:
+        return exceeded(scheduler, pod)
+    return scheduler.related.volumes.why_refused(pod, reason)
+
+
+def _shape(pod: Pod, reason: Reason) -> object:
+    """Pods of the same shape lack the same."""
+    resources, quota = tuple(sorted(pod.resources.items())), tuple(sorted(pod.quota_use.items()))
+    scored = (pod.scored_cpu_milli, pod.scored_memory)
+    rules = (pod.containers, pod.device_rules, pod.node_rules, pod.profile)
+    others = (pod.relations, tuple(sorted(pod.labels.items())))
+    return pod.namespace, pod.owner, resources, quota, scored, rules, others, reason

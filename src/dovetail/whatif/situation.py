@@ -1,0 +1,95 @@
+"""A cluster and what waits for it, as values, wherever they come from: files, a watch, a snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dovetail.engine.scheduler import COMPILE_FROM, Scheduler
+from dovetail.model.events import (
+    Effect,
+    NamespaceChanged,
+    NodeChanged,
+    PodObserved,
+    SelectorChanged,
+    VolumesChanged,
+    Warn,
+)
+from dovetail.model.node import Node
+from dovetail.model.pod import Group, Profile, Quota, RunningPod
+from dovetail.model.relations import Selector
+from dovetail.model.volumes import VolumeFact
+from dovetail.policies.titles import is_joint
+
+NOW = 0.0  # a question has no time: everything happens at once
+
+
+class Selecting(NamedTuple):
+    """A Service or controller that selects pods of its namespace."""
+
+    kind: str
+    namespace: str
+    name: str
+    selector: Selector
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """Every order is total, whatever the order was in which the objects were read."""
+
+    nodes: tuple[Node, ...] = ()  # by name
+    running: tuple[RunningPod, ...] = ()  # by node, namespace, name
+    strays: tuple[RunningPod, ...] = ()  # pods whose node is not known: left out of everything else
+    groups: tuple[Group, ...] = ()  # in the order in which they are served
+    quotas: tuple[Quota, ...] = ()  # by namespace, name
+    volumes: tuple[VolumeFact, ...] = ()  # by kind, namespace, name
+    namespaces: tuple[tuple[str, Mapping[str, str]], ...] = ()  # (name, labels), by name
+    selecting: tuple[Selecting, ...] = ()  # Services and controllers, by kind, namespace, name
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How the engine is run."""
+
+    arguments: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # policy name -> its arguments
+    mode: str = "auto"
+    device_resources: tuple[str, ...] = ()  # counted by cards, not by what the node says is allocatable
+    cache: bool = False  # compiled kernels may be kept on disk
+
+
+def start(situation: Situation, options: EngineOptions) -> tuple[Scheduler, tuple[Warn, ...]]:
+    """A scheduler that knows the nodes and the running pods, and what it found odd about them.
+
+    Raises ValueError where an argument of a policy is wrong.
+    """
+    scheduler = Scheduler(options.arguments, situation.quotas, options.mode, options.device_resources, options.cache)
+    effects: list[Effect] = []
+    for node in situation.nodes:
+        effects += scheduler.handle(NodeChanged(NOW, node))
+    for name, labels in situation.namespaces:
+        effects += scheduler.handle(NamespaceChanged(NOW, name, labels))
+    for one in situation.selecting:
+        effects += scheduler.handle(SelectorChanged(NOW, *one))
+    effects += scheduler.handle(VolumesChanged(NOW, situation.volumes))
+    for running in situation.running:
+        effects += scheduler.handle(PodObserved(NOW, running))
+    _tell(scheduler, situation)
+    return scheduler, tuple(effect for effect in effects if isinstance(effect, Warn))
+
+
+def _tell(scheduler: Scheduler, situation: Situation) -> None:
+    """Joint policies prepare for what is asked for here: everything that runs or is to be placed."""
+    pending = [pod for group in situation.groups for pod in group.pods]
+    if any(is_joint(pod.profile) for pod in pending):
+        there = [running.pod for running in situation.running]
+        scheduler.outlook.expect((pod, 1) for pod in (*there, *pending) if pod.refusal is None)
+
+
+def compiled_profiles(situation: Situation, options: EngineOptions) -> list[Profile]:
+    """Profiles of the pending pods that will run compiled, each once."""
+    pods = [pod for group in situation.groups for pod in group.pods]
+    few = len(pods) * len(situation.nodes) < COMPILE_FROM
+    if not pods or options.mode == "interpreted" or (options.mode == "auto" and few):
+        return []
+    return list(dict.fromkeys(pod.profile for pod in pods))

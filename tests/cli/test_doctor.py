@@ -1,0 +1,147 @@
+"""`dovetail doctor` on files: what it finds, what it says, how it ends. Cards have 8,000 MiB."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dovetail.kube.live.checkup import CHECKS
+from dovetail.kube.seals import SEAL, Seals
+from tests.cli.conftest import Run
+from tests.kube.manifests import ALLOCATED, CORES, GPU, MEM, Object, card, container, node, pod
+
+KEY = "0123456789abcdef" * 2
+TO_ALLOCATE = "hami.io/vgpu-devices-to-allocate"
+WHOLE = {GPU: 1, MEM: 8000, CORES: 100}
+
+
+def running(name: str, record: str, where: str = "n", sealed: str | None = None, **notes: str) -> Object:
+    """A pod of ours with this record; `sealed`: with a seal that says this."""
+    annotations = {ALLOCATED: record, **notes}
+    if sealed is not None:
+        annotations[SEAL] = Seals((KEY.encode(),)).seal(f"uid-{name}", where, {ALLOCATED: sealed})
+    meta = {"namespace": "ml", "uid": f"uid-{name}", "annotations": annotations}
+    return pod(name, container(WHOLE), meta=meta, nodeName=where, schedulerName="dovetail")
+
+
+def found(run: Run, tmp_path: Path, *items: Object, options: tuple[object, ...] = ()) -> tuple[int, list[Any]]:
+    path = tmp_path / "cluster.json"
+    path.write_text("\n".join(json.dumps(item) for item in items), encoding="utf-8")
+    result = run("doctor", "-f", path, "-o", "json", *options)
+    document = json.loads(result.stdout)
+    assert document["checked"]["checks"] == [check.name for check in CHECKS]
+    return result.exit_code, [(one["check"], one["object"]) for one in document["findings"]]
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    path = tmp_path / "keys"
+    path.write_text(f"{KEY}\n", encoding="utf-8")
+    return path
+
+
+THERE = node("n", card("GPU-0"), card("GPU-1"), card("GPU-2"))
+
+
+def record(uuid: str) -> str:
+    return f"{uuid},NVIDIA,8000,100:;"
+
+
+def test_nothing_found_ends_with_0(run: Run, tmp_path: Path, keys: Path) -> None:
+    sound = running("p", record("GPU-0"), sealed=record("GPU-0"))
+    assert found(run, tmp_path, THERE, sound, options=("--seal-key-file", keys)) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("pods", "check"),
+    [
+        ([running("p", record("GPU-1"), sealed=record("GPU-0"))], ("record-changed", "Pod ml/p")),
+        ([running("p", record("GPU-0"))], ("record-unsealed", "Pod ml/p")),
+        ([running(name, record("GPU-0"), sealed=record("GPU-0")) for name in "pq"], ("card-overbooked", "Node n")),
+        ([running("p", record("GPU-9"), sealed=record("GPU-9"))], ("card-unregistered", "Node n")),
+    ],
+)
+def test_each_check_finds_its_fault(
+    pods: list[Object], check: tuple[str, str], run: Run, tmp_path: Path, keys: Path
+) -> None:
+    code, findings = found(run, tmp_path, THERE, *pods, options=("--seal-key-file", keys))
+    assert code == 3
+    assert set(findings) == {check}
+
+
+@pytest.mark.parametrize(
+    "lie", [{"record": "?"}, {"record": record("GPU-1"), TO_ALLOCATE: record("GPU-0")}, {"record": record("GPU-0") * 2}]
+)
+def test_records_that_contradict_each_other_or_the_request(lie: Any, run: Run, tmp_path: Path) -> None:
+    assert found(run, tmp_path, THERE, running("p", **lie)) == (3, [("record-doubtful", "Pod ml/p")])
+
+
+def test_a_node_that_takes_no_gpu_pods(run: Run, tmp_path: Path) -> None:
+    few = node("n", card("GPU-0"), card("GPU-1"), allocatable={GPU: "1"})
+    assert found(run, tmp_path, few) == (3, [("node-unsettled", "Node n")])
+
+
+def test_without_a_key_it_says_that_seals_are_not_checked(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.json"
+    item = running("p", record("GPU-1"), sealed=record("GPU-0"))
+    path.write_text(json.dumps(THERE) + "\n" + json.dumps(item), encoding="utf-8")
+    result = run("doctor", "-f", path)
+    assert result.exit_code == 0
+    assert "seals are not checked; name the scheduler's keys with --seal-key-file" in result.stderr
+    assert "Nothing found on 1 node and 1 running pod." in result.stdout
+
+
+def test_people_read_what_is_wrong_and_what_to_do(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.json"
+    items = (THERE, running("p", record("GPU-0")), running("q", record("GPU-0")))
+    path.write_text("\n".join(json.dumps(item) for item in items), encoding="utf-8")
+    said = run("doctor", "-f", path).stdout
+    assert "card GPU-0: memory 16,000 of 8,000 MiB in use by ml/p, ml/q" in said
+    assert "card-overbooked: delete one of them" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"), [("short", "key 1 has 5 characters; write 32 to 1,024"), ("", "has no key"), (None, "")]
+)
+def test_keys_that_cannot_be_used(text: str | None, complaint: str, run: Run, tmp_path: Path) -> None:
+    path, keys = tmp_path / "cluster.json", tmp_path / "keys"
+    path.write_text(json.dumps(THERE), encoding="utf-8")
+    if text is not None:
+        keys.write_text(text, encoding="utf-8")
+    result = run("doctor", "-f", path, "--seal-key-file", keys)
+    assert result.exit_code == 2
+    assert (complaint or "there is no such file") in result.stderr
+
+
+@pytest.mark.parametrize("text", ["", '{"apiVersion": "v1", "kind": "List", "items": []}'], ids=["empty", "no items"])
+def test_no_objects_are_no_good_news(text: str, run: Run, tmp_path: Path) -> None:
+    """`kubectl get … | dovetail doctor -f -` where kubectl failed."""
+    path = tmp_path / "cluster.json"
+    path.write_text(text, encoding="utf-8")
+    result = run("doctor", "-f", path)
+    assert result.exit_code == 2
+    assert "there is nothing to examine" in result.stderr
+
+
+def test_a_running_pod_beyond_the_bound_holds_its_nodes_cards(run: Run, examples: Path, tmp_path: Path) -> None:
+    limits = {"limits": {"nvidia.com/gpu": "257"}}
+    spec = {"nodeName": "ip-10-0-61-248", "containers": [{"name": "c", "image": "i", "resources": limits}]}
+    item = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "uid": "u"}, "spec": spec}
+    path = tmp_path / "over.json"
+    path.write_text(json.dumps({**item, "status": {"phase": "Running"}}), encoding="utf-8")
+    result = run("plan", "-f", examples / "demo" / "cluster.yaml", "-f", path, "-o", "json")
+    nodes = {one["name"]: one for one in json.loads(result.stdout)["nodes"]}
+    assert nodes["ip-10-0-61-248"]["whole_gpus_free"] == {"before": 0, "after": 0}
+
+
+def test_help_names_every_check(run: Run) -> None:
+    said = run("doctor", "--help").output
+    assert [check.name for check in CHECKS if check.name not in said] == []
+
+
+def test_a_cluster_that_cannot_be_reached_is_refused(run: Run, tmp_path: Path) -> None:
+    result = run("doctor", "--kubeconfig", tmp_path / "none")
+    assert result.exit_code == 2

@@ -1,0 +1,157 @@
+"""What the live scheduler keeps is bounded by bytes and released, whatever clients and nodes send."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+
+import msgspec
+import pytest
+
+from dovetail.engine import audit
+from dovetail.engine.node_rows import MOST_COLUMNS
+from dovetail.engine.scheduler import Scheduler
+from dovetail.kube import objects
+from dovetail.kube.live.kept import LEAST, Kept
+from dovetail.kube.live.reader import MOST_TEMPLATE_BYTES, Reader
+from dovetail.kube.settings import Settings
+from dovetail.model import device
+from dovetail.model.decision import Share
+from dovetail.model.events import GroupArrived, NodeChanged, PodGone, PodObserved
+from dovetail.model.node import Node
+from dovetail.model.pod import DeviceRules, RunningPod
+from tests.builders import ask, group
+from tests.builders import card as model_card
+from tests.builders import node as model_node
+from tests.builders import pod as model_pod
+from tests.kube.manifests import GPU, Object, card, container, node, pod
+
+MIB = 1 << 20
+
+
+def reader() -> Reader:
+    return Reader({"dovetail": Settings()})
+
+
+def source(annotations: dict[str, str], name: str = "p") -> objects.Pod:
+    item = pod(name, container({GPU: "1"}), meta={"uid": name, "namespace": "d", "annotations": annotations})
+    return msgspec.convert(item, objects.Pod)
+
+
+def test_the_least_recently_used_make_way() -> None:
+    kept = Kept[str](32 * LEAST)
+    for number in range(32):
+        kept.put(b"%d" % number, str(number), 0)
+    assert (len(kept), kept.bytes) == (32, 32 * LEAST)
+    assert kept.get(b"0") == "0"  # used: 1 goes first
+    kept.put(b"new", "new", 2 * LEAST)
+    assert [kept.get(key) for key in (b"0", b"1", b"2", b"3", b"new")] == ["0", None, None, "3", "new"]
+    kept.put(b"new", "newer", LEAST)
+    assert (kept.get(b"new"), kept.bytes) == ("newer", 31 * LEAST)  # 0, 3 … 31 and this one
+    kept.put(b"large", "large", 3 * LEAST)  # more than a sixteenth of the room
+    assert kept.get(b"large") is None
+
+
+def test_replicas_share_what_is_read_of_them() -> None:
+    read = reader()
+    first, second = (read.pod(source({"nvidia.com/use-gputype": "A100"}, name)).pod for name in ("a", "b"))
+    assert first.containers is second.containers
+    other = read.pod(source({"nvidia.com/use-gputype": "H100"})).pod
+    assert other.device_rules != first.device_rules
+
+
+def test_patches_of_a_large_annotation_are_not_kept() -> None:
+    """100 × 240 kB were 24 MB of keys alone, and what was read of them as much."""
+    read, most = reader(), 0
+    read.pod(source({"hami.io/note": "x"}))
+    tracemalloc.start()
+    for number in range(50):
+        for key in ("hami.io/note", "nvidia.com/use-gputype"):
+            read.pod(source({key: f"{number}," + "x" * 240_000}))
+        most = max(most, tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert most < 8 * MIB
+    assert read._templates.bytes <= MOST_TEMPLATE_BYTES
+
+
+def registering(number: int, name: str = "bad") -> Object:
+    return node(name, *(card(f"GPU-{number}-{n}", f"NVIDIA M{number}-{n}") for n in range(256)))
+
+
+def renewed(number: int, cards: int = 64) -> Node:
+    """A node with cards that were never there, each of a model of its own."""
+    made = (model_card(f"GPU-{number}-{n}", index=n, model=f"NVIDIA M{number}-{n}") for n in range(cards))
+    return model_node("bad", *made)
+
+
+def test_a_node_that_registers_ever_new_cards() -> None:
+    """Each time its UUIDs, its models and its half MiB of hardware were kept. Tables reach their size in 64 events."""
+    scheduler = Scheduler(mode="interpreted")
+    scheduler.handle(NodeChanged(0.0, model_node("wide", gpus=256)))
+    tracemalloc.start()
+    for number in range(200):
+        scheduler.handle(NodeChanged(0.0, renewed(number)))
+        if number == 130:
+            before = tracemalloc.get_traced_memory()[0]
+    after = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert after < before + MIB  # it was 0.6 MiB a time: 42 MiB
+    assert len(scheduler.intern.kinds) <= 64 * 65 + 1  # what 64 events bring, and what is there
+    audit.validate(scheduler.ledger)
+
+
+def test_many_models_are_not_many_kinds() -> None:
+    """All of one model are read; of 256 models those of the first 16."""
+    read = reader()
+    assert len(read.node(msgspec.convert(registering(0), objects.Node))[0].node.devices) == 16
+    same = node("good", *(card(f"GPU-{n}") for n in range(256)))
+    assert len(read.node(msgspec.convert(same, objects.Node))[0].node.devices) == 256
+
+
+def test_long_lists_of_types_are_split_once_and_not_for_each_kind_of_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1,000 types against 16,000 kinds took more than 150 s: 16 million times two regular expressions."""
+    splits: list[str] = []
+    tokens = device.type_tokens
+
+    def counted(text: str) -> tuple[str, ...]:
+        splits.append(text)
+        return tokens(text)
+
+    monkeypatch.setattr(device, "type_tokens", counted)
+    scheduler = Scheduler(mode="interpreted")
+    for number in range(4):
+        scheduler.handle(NodeChanged(0.0, renewed(number)))
+    for number in range(3):
+        rules = DeviceRules("NVIDIA", use_types=tuple(f"X{number}-{n}" for n in range(1_000)))
+        scheduler.handle(GroupArrived(0.0, group(model_pod(f"p{number}", ask(), rules=rules))))
+    scheduler.handle(NodeChanged(0.0, renewed(5)))
+    assert len(scheduler.waiting) == 3
+    assert len(splits) <= 3 * 1_000 + 5 * 64  # each entry and each model once
+
+
+def test_cards_that_only_pods_speak_of_have_a_bound() -> None:
+    """Each is a column of every node: 20 × 250 UUIDs of pods that somebody put on the node are not 5,000 columns."""
+    scheduler = Scheduler(mode="interpreted")
+    scheduler.handle(NodeChanged(0.0, model_node("a", gpus=8)))
+    for number in range(20):
+        claims = model_pod(f"p{number}", ask(250, 1))
+        shares = tuple(Share(0, f"GPU-{number}-{n}", 1, 0) for n in range(250))
+        scheduler.handle(PodObserved(0.0, RunningPod(claims, "a", shares)))
+    assert scheduler.ledger.rows.card.shape[1] <= MOST_COLUMNS
+    audit.validate(scheduler.ledger)
+    for number in range(20):
+        scheduler.handle(PodGone(0.0, f"uid-p{number}"))
+    audit.validate(scheduler.ledger)
+
+
+def test_pair_scores_take_room_where_nodes_state_them() -> None:
+    """256 × 256 scores of 8 bytes were half a MiB for every node of the cluster."""
+    scheduler = Scheduler(mode="interpreted")
+    for number in range(3):
+        scheduler.handle(NodeChanged(0.0, model_node(f"n{number}", gpus=2, links=((0, 5), (5, 0)))))
+    scheduler.handle(NodeChanged(0.0, model_node("wide", gpus=256)))
+    assert scheduler.ledger.rows.link.shape[1:] == (2, 2)
+
+
+def test_json_of_a_register_is_small_enough() -> None:
+    assert len(json.dumps(registering(0))) < 262_144  # so that the tests above are about cards, not about length

@@ -1,0 +1,291 @@
+"""Kernels are made outside the loop; what becomes of pods whose policies are not compiled, and how much of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+import pytest
+
+from dovetail.engine.build import Pair
+from dovetail.engine.scheduler import Scheduler
+from dovetail.kube.live import kernels as under_test
+from dovetail.kube.live.kernels import FEW_NODES, MOST_ADMITTED, Kernels
+from dovetail.kube.live.warm import NotCompiled, Workshop, pairs_of, read, title
+from dovetail.kube.log import Level
+from dovetail.kube.settings import Settings
+from dovetail.model.pod import Group, Pod, Profile
+
+DEFAULT, OTHER, FGD = Profile(), Profile("gpu-packing", ("numa", "binpack")), Profile("fgd")
+LARGE = FEW_NODES + 1
+
+
+class Bench:
+    """A scheduler and its kernels, which are made when the test says so."""
+
+    def __init__(self, most: int = 32, broken: str = "") -> None:
+        self.scheduler = Scheduler(mode="interpreted")
+        self.used: list[Profile] = []
+        self.scheduler.use_compiled = self.use  # type: ignore[method-assign]
+        self.said: list[str] = []
+        self.asked: list[list[Pair]] = []
+        self.gate = asyncio.Event()
+        self.broken = broken
+        self.kernels = Kernels(self.scheduler, self.make, log=self.log, most=most)
+        self.again: list[str] = []
+
+    def use(self, profile: Profile) -> None:
+        self.used.append(profile)
+        self.scheduler._compiled.add((profile.node, profile.device))
+
+    def log(self, text: str, level: Level = Level.INFO, /, **fields: object) -> None:
+        self.said.append(text)
+
+    async def make(self, pairs: Sequence[Pair]) -> float:
+        self.asked.append(list(pairs))
+        await self.gate.wait()
+        if self.broken:
+            raise NotCompiled(self.broken)
+        return 2.0
+
+    def admit(self, profile: Profile, nodes: int, name: str = "p") -> str:
+        pod = Pod("default", name, name, profile=profile)
+        return self.kernels.admit(Group(name, (pod,)), nodes, lambda: self.again.append(name))
+
+
+def run(story: Callable[[Bench], Awaitable[None]], *settings: Settings, **options: Any) -> None:
+    async def play() -> None:
+        bench = Bench(**options)
+        bench.kernels.configure(pairs_of(settings))
+        working = asyncio.create_task(bench.kernels.run())
+        await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout(30):
+                await story(bench)
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+    asyncio.run(play())
+
+
+async def until(true: Callable[[], bool]) -> None:
+    while not true():
+        await asyncio.sleep(0)
+
+
+def test_configured_policies_are_made_together_and_first() -> None:
+    async def story(bench: Bench) -> None:
+        await until(lambda: len(bench.asked) == 1)
+        assert {title(pair) for pair in bench.asked[0]} >= {"binpack × spread", "gpu-packing × numa,binpack"}
+        assert bench.kernels.counts.compiling == len(bench.asked[0])
+        bench.gate.set()
+        await bench.kernels.settled(10.0)
+        assert bench.kernels.counts.compiled == len(bench.asked[0])
+        assert (bench.kernels.counts.compiling, bench.kernels.counts.seconds) == (0, 2.0)
+        assert bench.admit(OTHER, LARGE) == ""
+
+    run(story, Settings(profile=DEFAULT), Settings(profile=OTHER))
+
+
+def test_a_small_cluster_is_served_while_compiling_goes_on() -> None:
+    async def story(bench: Bench) -> None:
+        assert bench.admit(OTHER, FEW_NODES) == ""
+        await until(lambda: bench.asked == [[("gpu-packing", ("numa", "binpack"))]])
+        assert bench.admit(OTHER, FEW_NODES) == ""
+        assert bench.used == []
+        bench.gate.set()
+        await until(lambda: bench.used == [OTHER])
+        assert bench.again == []
+
+    run(story)
+
+
+def test_on_a_large_cluster_the_pod_waits_for_its_kernel_and_others_do_not() -> None:
+    async def story(bench: Bench) -> None:
+        bench.use(DEFAULT)
+        said = bench.admit(OTHER, LARGE, "late")
+        assert said == "its policies (gpu-packing × numa,binpack) are being compiled, which takes some seconds"
+        assert bench.admit(DEFAULT, LARGE, "other") == ""
+        await until(lambda: len(bench.asked) == 1)
+        bench.gate.set()
+        await until(lambda: bench.again == ["late"])
+        assert bench.admit(OTHER, LARGE, "late") == ""
+        assert len(bench.asked) == 1
+
+    run(story)
+
+
+def test_joint_policies_have_one_kernel_whatever_their_device_policy() -> None:
+    async def story(bench: Bench) -> None:
+        bench.gate.set()
+        bench.admit(FGD, LARGE)
+        await until(lambda: len(bench.used) == 1)
+        assert bench.admit(Profile("fgd", ("binpack",)), LARGE) == ""
+        assert bench.asked == [[("fgd", ("first-fit",))]]
+
+    run(story)
+
+
+def test_tenants_cannot_have_more_than_so_many_pairs_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third pair of two: interpreted; on a large cluster one decision every PACE seconds, in order."""
+    monkeypatch.setattr(under_test, "PACE", 0.01)
+
+    async def story(bench: Bench) -> None:
+        bench.gate.set()
+        for profile in (DEFAULT, OTHER):
+            bench.admit(profile, FEW_NODES)
+        await until(lambda: len(bench.used) == 2)
+        assert bench.admit(FGD, FEW_NODES) == ""
+        assert "one every" in bench.admit(FGD, LARGE, "one")
+        assert "one every" in bench.admit(FGD, LARGE, "two")
+        await until(lambda: bench.again == ["one"])
+        assert bench.admit(FGD, LARGE, "one") == ""
+        assert "one every" in bench.admit(FGD, LARGE, "three")
+        await until(lambda: bench.again == ["one", "two", "three"])
+        assert len(bench.asked) == 2
+        assert [text for text in bench.said if "not compiled, as 2 pairs" in text] == [bench.said[-1]]
+
+    run(story, most=2)
+
+
+def gang(name: str, *profiles: Profile) -> Group:
+    pods = tuple(Pod("default", f"{name}{n}", f"{name}{n}", profile=one) for n, one in enumerate(profiles))
+    return Group(name, pods, len(pods))
+
+
+@pytest.mark.parametrize("profiles", [(OTHER, OTHER, OTHER), (OTHER, FGD, OTHER)], ids=["one pair", "two pairs"])
+def test_a_gang_needs_one_turn_whatever_its_size(profiles: Sequence[Profile], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(under_test, "PACE", 0.01)
+
+    async def story(bench: Bench) -> None:
+        bench.gate.set()
+        bench.admit(DEFAULT, FEW_NODES)
+        await until(lambda: bench.used == [DEFAULT])
+        again: list[str] = []
+        assert "one every" in bench.kernels.admit(gang("g", *profiles), LARGE, lambda: again.append("g"))
+        await until(lambda: again == ["g"])
+        assert bench.kernels.admit(gang("g", *profiles), LARGE, lambda: again.append("g")) == ""
+        assert "one every" in bench.kernels.admit(gang("g", *profiles), LARGE, lambda: again.append("g"))
+
+    run(story, most=1)
+
+
+def test_a_turn_is_kept_while_the_next_groups_have_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop may be busy for longer than a turn; turns that no group uses are few."""
+    monkeypatch.setattr(under_test, "PACE", 0.01)
+
+    async def story(bench: Bench) -> None:
+        bench.gate.set()
+        bench.admit(DEFAULT, FEW_NODES)
+        await until(lambda: bench.used == [DEFAULT])
+        names = [f"p{n}" for n in range(MOST_ADMITTED + 1)]
+        for name in names:
+            assert "one every" in bench.admit(FGD, LARGE, name)
+        await until(lambda: bench.again == names)
+        assert [bench.admit(FGD, LARGE, name) == "" for name in names] == [False, *[True] * MOST_ADMITTED]
+
+    run(story, most=1)
+
+
+def test_where_nothing_can_be_compiled_everything_is_interpreted_with_one_warning() -> None:
+    async def story(bench: Bench) -> None:
+        assert bench.admit(DEFAULT, LARGE, "one") != ""
+        assert bench.admit(OTHER, LARGE, "two") != ""
+        bench.gate.set()
+        await until(lambda: sorted(bench.again) == ["one", "two"])
+        for profile in (DEFAULT, OTHER, FGD):
+            assert bench.admit(profile, LARGE) == ""
+        assert bench.said == ["kernels cannot be compiled here, all policies are interpreted: no numba"]
+        assert bench.kernels.counts.failed == 1
+
+    run(story, broken="no numba")
+
+
+def test_a_pair_that_fails_is_interpreted_and_the_others_stay_compiled() -> None:
+    async def story(bench: Bench) -> None:
+        bench.gate.set()
+        bench.admit(DEFAULT, LARGE)
+        await until(lambda: bench.used == [DEFAULT])
+        bench.broken = "killed"
+        bench.admit(OTHER, LARGE, "late")
+        await until(lambda: bench.again == ["p", "late"])
+        assert "one every" in bench.admit(OTHER, LARGE, "late")
+        assert bench.said[-1] == "kernels not compiled, interpreted: gpu-packing × numa,binpack: killed"
+
+    run(story)
+
+
+def test_no_kernels_are_made_where_people_asked_for_none() -> None:
+    kernels = Kernels(Scheduler(mode="interpreted"), None, log=lambda *args, **fields: None)
+    group = Group("p", (Pod("default", "p", "p", profile=OTHER),))
+    assert kernels.admit(group, LARGE, lambda: None) == ""
+
+
+def made(pairs: Sequence[Pair], on_disk: bool = True) -> Coroutine[Any, Any, float]:
+    return Workshop(on_disk).make(pairs)
+
+
+@pytest.mark.slow
+def test_a_child_compiles_and_the_scheduler_loads(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """The second process finds the kernels of the first: nothing is compiled. Both use a folder of their own."""
+    script = (
+        "import asyncio, sys\n"
+        "from dovetail import kernel_cache\n"
+        "assert kernel_cache.prepare()\n"
+        "from dovetail.kube.live.warm import Workshop, read\n"
+        "print(asyncio.run(Workshop(True).make([read('first-fit:first-fit')])))\n"
+        "from dovetail.engine.build import builder\n"
+        "from dovetail.model.pod import Profile\n"
+        "kernel = builder(True, True).kernel(Profile('first-fit', ('first-fit',)))\n"
+        "doors = (kernel.place_groups, kernel.place_lone, kernel.which_fit, kernel.survey)\n"
+        "print(sum(sum(door.args[0].stats.cache_misses.values()) for door in doors))\n"
+    )
+    took, misses = zip(*(in_process(script, tmp_path / "home", {}) for _ in range(2)), strict=True)
+    assert took[0] > 1
+    assert took[1] == 0
+    assert misses == (0, 0)
+    # An image brings them along: read-only, and the folder that can be written to is empty.
+    shipped = {"DOVETAIL_KERNELS": str(tmp_path / "home")}
+    assert in_process(script, tmp_path / "other", shipped) == (0, 0)
+    # Code for another processor is not found, and made.
+    took_again, misses_again = in_process(script, tmp_path / "third", {**shipped, "NUMBA_CPU_NAME": "generic"})
+    assert took_again > 1
+    assert misses_again == 0
+
+
+def in_process(script: str, home: Any, environment: dict[str, str]) -> tuple[float, int]:
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA")}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**inherited, "DOVETAIL_CACHE_DIR": str(home), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    took, misses = done.stdout.split()
+    return float(took), int(misses)
+
+
+def test_a_process_that_cannot_compile_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here: the child knows no such policy."""
+    monkeypatch.setattr(Workshop, "_missing", lambda self, pairs: pairs)
+    with pytest.raises(NotCompiled, match="no node policy 'nonsense'"):
+        asyncio.run(made([("nonsense", ("spread",))]))
+
+
+def test_without_a_folder_nothing_is_compiled() -> None:
+    with pytest.raises(NotCompiled, match="set DOVETAIL_CACHE_DIR"):
+        asyncio.run(made([("binpack", ("spread",))], on_disk=False))
+
+
+@pytest.mark.parametrize("text", ["nonsense", "binpack:nonsense", "binpack:spread,,binpack", ""])
+def test_pairs_that_name_no_policies_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"no (node|GPU) policy"):
+        read(text)

@@ -1,0 +1,220 @@
+"""A churn run: nodes, cards, pods, owners, policies, namespaces, quotas, claims, PodGroups and Services come and go.
+
+Every object has a new name, and as many are there at the end as at the start: what the scheduler keeps must be, too.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from tests.live.chaos.machines import CANARY, Machine
+from tests.live.chaos.run import POD_GROUPS
+from tests.live.dovetail_process import scheduling
+from tests.live.fuzz.judge import Judge
+from tests.live.fuzz.measures import Canaries, Vitals, part, quantile
+from tests.live.fuzz.pods import GANG, sound, word
+from tests.live.fuzz.run import Tell, tracebacks
+from tools.controlplane.client import ApiError, Client, Object, path_of
+from tools.controlplane.kubelet import Kubelet
+from tools.controlplane.objects import GPU_MEMORY, REGISTER, card, gpu_limits, pod
+from tools.controlplane.plane import ControlPlane
+
+WARM, LAST = (0.25, 0.4), (0.85, 1.0)  # parts of the run whose memory is compared
+WITHIN = 0.10  # of the memory after the warm-up
+TOLD_EVERY = 60.0  # seconds
+GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups"
+MOST = {"Node": 12, "Namespace": 6, "Pod": 120, "PodGroup": 10, "ResourceQuota": 6, "Claim": 10, "Service": 10}
+
+
+@dataclass
+class Outcome:
+    seed: int
+    made: Counter[str] = field(default_factory=Counter)  # kind -> how many objects were created
+    seconds: float = 0.0
+    waits: list[float] = field(default_factory=list)
+    memory: list[float] = field(default_factory=list)  # MiB, twice a second
+    found: list[str] = field(default_factory=list)
+
+    def summary(self) -> str:
+        made = ", ".join(f"{count} {kind}s" for kind, count in sorted(self.made.items()))
+        warm, last = part(self.memory, WARM), part(self.memory, LAST)
+        return (
+            f"churn, seed {self.seed}: {made} in {self.seconds:.0f} s\n"
+            f"  canaries: {len(self.waits)}, seconds p50 {quantile(self.waits, 0.5):.2f}, "
+            f"p99 {quantile(self.waits, 0.99):.2f}, max {quantile(self.waits, 1.0):.2f}\n"
+            f"  memory: {warm:.0f} → {last:.0f} MiB ({last / max(warm, 1.0) - 1:+.1%})\n"
+            f"  findings: {len(self.found) or 'none'}"
+        )
+
+
+class Churn:
+    """`step()` creates or removes one object, or changes one node's cards."""
+
+    def __init__(self, api: Client, machines: dict[str, Machine], seed: int) -> None:
+        self._api, self._machines, self._dice = api, machines, random.Random(seed)
+        self.made: Counter[str] = Counter()
+        self._there: dict[str, deque[tuple[str, str]]] = {kind: deque() for kind in MOST}  # (namespace, name)
+        self._makers: dict[str, Callable[[str], None]] = {
+            "Node": self._node,
+            "Namespace": self._namespace,
+            "Pod": self._pod,
+            "PodGroup": self._group,
+            "ResourceQuota": self._quota,
+            "Claim": self._claim,
+            "Service": self._service,
+        }
+        self._kinds = ["Pod"] * 12 + [kind for kind in MOST if kind != "Pod"] + ["Cards"]
+
+    def step(self) -> None:
+        kind = self._dice.choice(self._kinds)
+        if kind == "Cards":
+            self._new_cards()
+        elif len(self._there[kind]) >= MOST[kind]:
+            self._remove(kind)
+        elif kind in ("Node", "Namespace") or self._there["Namespace"]:
+            self.made[kind] += 1
+            self._makers[kind](f"{kind.lower()}-{self.made[kind]}-{word(self._dice, 4)}")
+
+    def _some_namespace(self) -> str:
+        return self._dice.choice(self._there["Namespace"])[1]
+
+    def _put(self, kind: str, name: str, item: Object, path: str = "") -> None:
+        namespace = item["metadata"].get("namespace", "")
+        path = path or path_of(item["kind"], namespace=namespace)
+        status, said = self._api.request("POST", path, item)
+        if status < 300:
+            self._there[kind].append((namespace, name))
+        elif status not in (403, 404, 409):  # its namespace is being deleted
+            raise ApiError(status, said, f"POST {path}")
+
+    # --- what comes
+
+    def _node(self, name: str) -> None:
+        machine = self._machines[name] = Machine(name, "hami", self._dice.randrange(1, 5))
+        made = machine.node()
+        made["metadata"]["labels"] |= {f"label-{word(self._dice)}": word(self._dice), "kind": word(self._dice)}
+        self._put("Node", name, made)
+
+    def _namespace(self, name: str) -> None:
+        labels = {"team": word(self._dice)}
+        self._put("Namespace", name, {"apiVersion": "v1", "kind": "Namespace", "metadata": _meta(name, labels=labels)})
+
+    def _pod(self, name: str) -> None:
+        item, _ = sound(self._dice, name, self._some_namespace())
+        item["metadata"]["labels"][word(self._dice)] = word(self._dice)
+        self._put("Pod", name, item)
+
+    def _group(self, name: str) -> None:
+        namespace = self._some_namespace()
+        made = {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "metadata": _meta(name, namespace)}
+        self._put("PodGroup", name, {**made, "spec": {"minMember": 2}}, GROUPS.format(namespace))
+        for number in range(2):
+            share = gpu_limits(1, memory=self._dice.randrange(100, 900))
+            member = pod(f"{name}-{number}", share, namespace=namespace, labels={GANG: name})
+            self.made["Pod"] += 1
+            self._put("Pod", member["metadata"]["name"], member)
+
+    def _quota(self, name: str) -> None:
+        made = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": _meta(name, self._some_namespace())}
+        self._put("ResourceQuota", name, {**made, "spec": {"hard": {f"limits.{GPU_MEMORY}": "60000"}}})
+
+    def _claim(self, name: str) -> None:
+        made = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": _meta(name, self._some_namespace())}
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        self._put("Claim", name, {**made, "spec": {**spec, "storageClassName": word(self._dice)}})
+        namespace = made["metadata"]["namespace"]  # type: ignore[index]
+        user = pod(f"{name}-user", {"cpu": "10m"}, namespace=namespace)
+        user["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
+        self.made["Pod"] += 1
+        self._put("Pod", f"{name}-user", user)
+
+    def _service(self, name: str) -> None:
+        made = {"apiVersion": "v1", "kind": "Service", "metadata": _meta(name, self._some_namespace())}
+        self._put("Service", name, {**made, "spec": {"selector": {"app": word(self._dice)}, "ports": [{"port": 80}]}})
+
+    def _new_cards(self) -> None:
+        """Cards are added to a node, with UUIDs and models that were never seen, and taken out again."""
+        if not self._there["Node"]:
+            return
+        _, name = self._dice.choice(self._there["Node"])
+        stem, own = word(self._dice, 10), self._machines[name].register()
+        more = [card(f"GPU-{name}-{stem}-{n}", len(own) + n, model=f"Model {stem}") for n in range(2)]
+        text = json.dumps([*own, *more] if self._dice.random() < 0.7 else own)
+        self._api.patch("Node", name, {"metadata": {"annotations": {REGISTER: text}}})
+        self.made["Register"] += 1
+
+    # --- what goes
+
+    def _remove(self, kind: str) -> None:
+        namespace, name = self._there[kind].popleft()
+        if kind == "PodGroup":
+            self._api.request("DELETE", f"{GROUPS.format(namespace)}/{name}")
+        elif kind == "Node":
+            self._dismiss(name)
+        else:
+            self._api.delete({"Claim": "PersistentVolumeClaim"}.get(kind, kind), name, namespace, **_grace(kind))
+        if kind == "Namespace":
+            for what, there in self._there.items():
+                self._there[what] = deque(one for one in there if one[0] != name)
+
+    def _dismiss(self, name: str) -> None:
+        """The node leaves and takes its pods along."""
+        self._api.delete("Node", name)
+        for item in self._api.list("Pod", None, fieldSelector=f"spec.nodeName={name}"):
+            self._api.delete("Pod", item["metadata"]["name"], item["metadata"]["namespace"], gracePeriodSeconds=0)
+        del self._machines[name]
+
+
+def _meta(name: str, namespace: str = "", labels: dict[str, str] | None = None) -> Object:
+    return {"name": name, **({"namespace": namespace} if namespace else {}), "labels": labels or {}}
+
+
+def _grace(kind: str) -> Object:
+    return {"gracePeriodSeconds": 0} if kind == "Pod" else {}
+
+
+def run(plane: ControlPlane, seed: int, seconds: float, interpreted: bool = True, tell: Tell = print) -> Outcome:
+    """Churn for so long; everything that was found wrong is in the outcome."""
+    api, outcome, machines = plane.client(), Outcome(seed), {CANARY: Machine(CANARY, "hami", 1)}
+    plane.start_controller_manager("namespace")
+    _prepare(api, machines)
+    with ExitStack() as stack:
+        judge = stack.enter_context(Judge(api, machines, {}))
+        stack.enter_context(Kubelet(api.access))
+        dovetail = stack.enter_context(scheduling(plane, interpreted=interpreted))
+        churn = Churn(api, machines, seed)
+        with Canaries(api) as canaries, Vitals(dovetail, tell) as vitals:
+            started, told = time.monotonic(), 0.0
+            while (now := time.monotonic() - started) < seconds:
+                churn.step()
+                if now - told > TOLD_EVERY and vitals.memory:
+                    told = now
+                    tell(f"  {told:6.0f} s  {churn.made.total()} objects, {vitals.memory[-1]:.0f} MiB")
+        outcome.made, outcome.seconds = churn.made, now
+        outcome.waits, outcome.memory = canaries.waits, vitals.memory
+        outcome.found += vitals.ended + canaries.blind + vitals.sick + judge.wrong + tracebacks(dovetail.words())
+    for what in outcome.found[:20]:
+        tell(f"  WRONG: {what}")
+    tell(outcome.summary())
+    return outcome
+
+
+def _prepare(api: Client, machines: dict[str, Machine]) -> None:
+    api.create(POD_GROUPS)
+    api.wait_until(lambda: api.request("GET", GROUPS.format(CANARY))[0] == 200, "PodGroups", 30)
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CANARY}})
+    urgent = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}}
+    api.create({**urgent, "value": 1000})
+    api.create(machines[CANARY].node())
+
+
+def grown(outcome: Outcome) -> str:
+    """What is wrong with the memory after the warm-up; "" = nothing."""
+    warm, last = part(outcome.memory, WARM), part(outcome.memory, LAST)
+    return "" if abs(last - warm) <= WITHIN * warm else f"{warm:.0f} MiB after the warm-up, {last:.0f} MiB at the end"

@@ -1,0 +1,30 @@
+"""`python -m tests.live.poisoned_dovetail scheduler …`: `dovetail` with a reader that raises for one pod name.
+
+The fault is put in here, from outside: nothing in the product knows of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dovetail.cli.main import main
+from dovetail.kube import objects
+from dovetail.kube.live.reader import Reader
+
+POISONED = "poisoned"
+
+
+def poison() -> None:
+    original = Reader.pod
+
+    def pod(self: Reader, source: objects.Pod, admitted: bool = False) -> Any:
+        if source.metadata.name == POISONED:
+            raise KeyError("poison")
+        return original(self, source, admitted)
+
+    Reader.pod = pod  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    poison()
+    main()

@@ -3,6 +3,7 @@ server with the shipped roles, while the scheduler runs and after it was killed,
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import time
@@ -202,7 +203,10 @@ def test_the_policy_for_records_refuses_what_a_tenant_writes(
             return error.status == 403 and "is written once" in str(error)
         return False
 
-    api.wait_until(lambda: refused({SEAL: "x"}), "the policy is in force", 30)
+    # Each try writes another value: a policy that is not in force yet lets the first one through, and writing the same
+    # value again changes nothing, which the policy allows.
+    tries = itertools.count()
+    api.wait_until(lambda: refused({SEAL: f"try-{next(tries)}"}), "the policy is in force", 30)
     assert refused({ALLOCATED: "GPU-a-0,NVIDIA,0,0:;"})
     assert refused({ALLOCATED: None})
     assert refused({BOUND_BY: "other/lease"})

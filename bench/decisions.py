@@ -21,9 +21,9 @@ import numpy as np
 from bench import replay
 from bench.workload import CARDS, half_full, templates
 from dovetail import kernel_cache
-from dovetail.engine.decisions import Decisions
+from dovetail.engine.ledger.decisions import Decisions
+from dovetail.engine.ledger.stream import Stream
 from dovetail.engine.scheduler import Scheduler
-from dovetail.engine.stream import Stream
 from dovetail.model.events import Bind, GroupArrived, PodGone
 from dovetail.model.pod import Group, Profile
 

@@ -17,13 +17,13 @@ import sys
 import time
 from typing import Any
 
-from dovetail.cli.logs import Logger
-from dovetail.kube import objects
+from dovetail.cli.output.logs import Logger
 from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.kubeconfig import Connection
 from dovetail.kube.api.reflector import Batch, Reflector
 from dovetail.kube.api.watch import Replaced
+from dovetail.kube.objects import core as objects
 
 PATH = "/api/v1/pods"
 

@@ -13,8 +13,8 @@ from time import perf_counter
 
 import click
 
-from dovetail.cli.progress import Countdown, progress
-from dovetail.cli.table import render
+from dovetail.cli.output.progress import Countdown, progress
+from dovetail.cli.output.table import render
 from dovetail.sim.published import POLICIES, experiments
 from dovetail.sim.repro import END, FGD, FULL, RANDOM, Gap, ReproFindings, random_gaps, reproduce, verdict
 from dovetail.sim.trace import TraceError

@@ -19,9 +19,9 @@ import pytest
 from dovetail import config, files
 from dovetail.cli.errors import Refused
 from dovetail.cli.settings import KNOWN, with_vendors
-from dovetail.kube import documents
 from dovetail.kube.api import kubeconfig
-from dovetail.kube.problems import InputError, Problems
+from dovetail.kube.files import documents
+from dovetail.kube.objects.problems import InputError, Problems
 from dovetail.sim import rows
 from dovetail.sim.load import load_jobs
 from dovetail.sim.orders import MOST_ARRIVALS, Orders
@@ -270,8 +270,8 @@ def test_links_in_a_circle_and_links_to_nowhere_are_named(tmp_path: Path) -> Non
 
 AS_ANOTHER_USER = """
 import os, sys
-from dovetail.kube.documents import read
-from dovetail.kube.problems import InputError, Problems
+from dovetail.kube.files.documents import read
+from dovetail.kube.objects.problems import InputError, Problems
 os.setegid(12345), os.seteuid(12345)
 try:
     read([sys.argv[1]], Problems())

@@ -1,4 +1,4 @@
-"""`python -m tools.fields [--check]`: the field names of Kubernetes' types → src/dovetail/kube/fields.json.
+"""`python -m tools.fields [--check]`: the field names of Kubernetes' types → src/dovetail/kube/files/fields.json.
 
 Read from the OpenAPI document of the pinned module (tools/kubernetes/go.mod), which the build of the control plane has
 put into Go's module cache. Only types that the kinds of KINDS reach, and of those only names: the file stays small.
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-TABLE = ROOT / "src" / "dovetail" / "kube" / "fields.json"
+TABLE = ROOT / "src" / "dovetail" / "kube" / "files" / "fields.json"
 SPEC = Path("api/openapi-spec/swagger.json")
 KINDS = (
     *("Pod", "Node", "Namespace", "ResourceQuota", "LimitRange", "PersistentVolume", "PersistentVolumeClaim"),

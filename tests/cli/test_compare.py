@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.cli.compare import _sources
+from dovetail.cli.commands.compare import _sources
 from dovetail.cli.main import _run as run_main
 from dovetail.cli.sim_options import parse_policies, parse_seeds
 from tests.cli.conftest import Run

@@ -10,7 +10,7 @@ from dovetail import config
 from dovetail.cli.errors import Refused
 from dovetail.cli.options import Asked
 from dovetail.cli.settings import scheduler_profiles, settle
-from dovetail.kube.problems import Problems
+from dovetail.kube.objects.problems import Problems
 from dovetail.model.pod import Profile
 
 HEAD = "apiVersion: dovetail.dev/v1\nkind: Config\n"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dovetail.cli.demo import SCENARIOS
+from dovetail.cli.commands.demo import SCENARIOS
 from tests.cli.conftest import Run
 
 T4, A10G = "ip-10-0-52-161", "ip-10-0-61-248"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from dovetail.kube.conversion.seals import SEAL, Seals
 from dovetail.kube.live.checkup import CHECKS
-from dovetail.kube.seals import SEAL, Seals
 from tests.cli.conftest import Run
 from tests.kube.manifests import ALLOCATED, CORES, GPU, MEM, Object, card, container, node, pod
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dovetail.engine.changes import other_policies
-from dovetail.engine.explain import verdicts
-from dovetail.engine.suggest import alternatives
+from dovetail.engine.why.changes import other_policies
+from dovetail.engine.why.explain import verdicts
+from dovetail.engine.why.suggest import alternatives
 from dovetail.model.decision import Decision
 from dovetail.model.pod import Group, Pod
 from tests.builders import ask, cluster, node, pod

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dovetail.cli.folding import names_of
+from dovetail.cli.output.folding import names_of
 from dovetail.model.order import as_people_count
 from tests.cli.conftest import PlanJson, Run
 

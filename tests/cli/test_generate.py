@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.cli.generate import WORDS
+from dovetail.cli.commands.generate import WORDS
 from dovetail.sim.load import load_trace
 from dovetail.sim.workload import Workload
 from tests.cli.conftest import Run

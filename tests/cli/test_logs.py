@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from dovetail.cli.logs import REPEAT_SECONDS, Logger
-from dovetail.cli.scheduler import LOG_LEVELS
+from dovetail.cli.commands.scheduler import LOG_LEVELS
+from dovetail.cli.output.logs import REPEAT_SECONDS, Logger
 from dovetail.kube.api.errors import error_of
 from dovetail.kube.log import DEBUG, ERROR, INFO, WARNING, Level
-from dovetail.kube.problems import printable
+from dovetail.kube.objects.problems import printable
 
 
 class Clock:

@@ -11,9 +11,10 @@ import click
 import pytest
 
 from dovetail import kernel_cache
-from dovetail.cli import amounts, picture, planning, table
+from dovetail.cli import planning
 from dovetail.cli.options import Asked
-from dovetail.cli.progress import progress
+from dovetail.cli.output import amounts, picture, table
+from dovetail.cli.output.progress import progress
 from dovetail.engine.usage import CardUse, NodeUse
 from dovetail.model.device import Device
 from dovetail.model.node import CPU, MEMORY, Node

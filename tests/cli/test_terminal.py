@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 import yaml
 
-from dovetail.cli import encoding
-from dovetail.cli.logs import Logger
-from dovetail.cli.progress import progress
+from dovetail.cli.output import encoding
+from dovetail.cli.output.logs import Logger
+from dovetail.cli.output.progress import progress
 from dovetail.kube.live.words import cut
-from dovetail.kube.problems import printable
+from dovetail.kube.objects.problems import printable
 from dovetail.model.visible import visible, visible_lines
 from dovetail.sim.plot_svg import _text
 from dovetail.sim.report.markup import tag
@@ -306,7 +306,7 @@ CLI = Path(encoding.__file__).parent
 
 @pytest.mark.parametrize("path", sorted(CLI.glob("*.py")), ids=lambda path: path.name)
 def test_everything_is_printed_in_one_place(path: Path) -> None:
-    """cli/output.py; progress.py and logs.py clean what they print, which is tested above."""
+    """cli/output/terminal.py; progress.py and logs.py clean what they print, which is tested above."""
     if path.name in ("output.py", "progress.py", "logs.py"):
         return
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

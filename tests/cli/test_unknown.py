@@ -8,8 +8,8 @@ from typing import Any
 import click
 import pytest
 
-from dovetail.cli import picture
-from dovetail.cli.plan_table import short_uuids
+from dovetail.cli.output import picture
+from dovetail.cli.output.plan_table import short_uuids
 from dovetail.engine.usage import CardUse, NodeUse
 from dovetail.model.device import Device
 from dovetail.model.node import Node

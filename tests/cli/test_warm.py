@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.engine.build import Pair
+from dovetail.engine.kernel.build import Pair
 from dovetail.kube.live import warm as workshop
 from tests.cli.conftest import Run
 

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from dovetail.cli.main import cli
-from dovetail.cli.replay_output import INFLATION_CSV, TIME_CSV
+from dovetail.cli.output.replay import INFLATION_CSV, TIME_CSV
 from dovetail.sim.results import Column, Inflation, ModelUse, NodeMap, Sample, Timed, Usage
 from dovetail.sim.statistics import INFLATION_MEASURES, TIME_MEASURES, Measure
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dovetail.cli.generate import DEFAULTS, WORDS
+from dovetail.cli.commands.generate import DEFAULTS, WORDS
 from dovetail.cli.main import cli
 from dovetail.sim.gpu_models import GPU_MODELS
 from dovetail.sim.jobs_file import JOB_FIELDS, MACHINE_FIELDS, read_jobs

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dovetail.engine.scheduler import Scheduler
-from dovetail.engine.state import (
+from dovetail.engine.kernel.state import (
     ENTRY_NEXT,
     FREE,
     FREE_ENTRIES,
@@ -20,6 +19,7 @@ from dovetail.engine.state import (
     POD_ROW,
     POD_STATE,
 )
+from dovetail.engine.scheduler import Scheduler
 from dovetail.model.decision import Decision, Share
 from dovetail.model.events import NodeChanged
 from dovetail.model.node import Node

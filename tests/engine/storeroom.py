@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail.engine.build import builder
-from dovetail.engine.intern import Interner
-from dovetail.engine.ledger import Ledger
-from dovetail.engine.volumes import Volumes
+from dovetail.engine.kernel.build import builder
+from dovetail.engine.ledger.intern import Interner
+from dovetail.engine.ledger.ledger import Ledger
+from dovetail.engine.rules.volumes import Volumes
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
 from dovetail.model.relations import Relations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.engine import audit
+from dovetail.engine.ledger import audit
 from dovetail.model.events import NodeChanged, PodGone, PodObserved
 from dovetail.model.node import Enforcer
 from dovetail.model.pod import Group, RunningPod

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from dovetail.engine.explain import explain, verdicts
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.usage import CardUse, usage
+from dovetail.engine.why.explain import explain, verdicts
 from dovetail.model.device import WHOLE_COMPUTE, type_matches
 from dovetail.model.node import Enforcer, Node
 from dovetail.model.pod import DeviceAsk, Group, Pod, Profile

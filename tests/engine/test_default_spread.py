@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dovetail.engine.explain import explain
 from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.why.explain import explain
 from dovetail.model.events import GroupArrived, PodObserved, SelectorChanged
 from dovetail.model.node import Node
 from dovetail.model.pod import CPU_PROFILE, Pod, PreferenceWeights, Profile, RunningPod

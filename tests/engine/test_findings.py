@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.engine import findings
-from dovetail.engine.explain import Look, explain, verdicts
-from dovetail.engine.findings import find
 from dovetail.engine.scheduler import Scheduler
-from dovetail.engine.verdict import Verdict, blocking, lacking, nearest
+from dovetail.engine.why import findings
+from dovetail.engine.why.explain import Look, explain, verdicts
+from dovetail.engine.why.findings import find
+from dovetail.engine.why.verdict import Verdict, blocking, lacking, nearest
 from dovetail.engine.wording import Fact, amount_of, in_one_sentence, together
 from dovetail.model.node import CPU, MEMORY, Node, Taint
 from dovetail.model.pod import DeviceRules, Pod, Quota

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dovetail.engine.decisions import Decisions, joined
-from dovetail.engine.holders import NEVER, Holders, LedgerError
-from dovetail.engine.state import NONE
-from dovetail.engine.stream import Stream, pods_of
+from dovetail.engine.kernel.state import NONE
+from dovetail.engine.ledger.decisions import Decisions, joined
+from dovetail.engine.ledger.holders import NEVER, Holders, LedgerError
+from dovetail.engine.ledger.stream import Stream, pods_of
 from dovetail.model.decision import Decision, Share
 from dovetail.model.reason import Reason
 from tests.builders import ask, cluster, group, node, pod

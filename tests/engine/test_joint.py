@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.engine import audit
-from dovetail.engine.explain import verdicts
-from dovetail.engine.intern import NOBODY
-from dovetail.engine.kernel_book import note_all_cards
-from dovetail.engine.kernel_fit import card_fits, card_refusal
-from dovetail.engine.kernel_joint import alike_cards_that_fit, cards_that_fit
+from dovetail.engine.kernel.book import note_all_cards
+from dovetail.engine.kernel.fit import card_fits, card_refusal
+from dovetail.engine.kernel.joint import alike_cards_that_fit, cards_that_fit
+from dovetail.engine.kernel.state import STYLE_FIELDS, UNLIMITED
+from dovetail.engine.ledger import audit
+from dovetail.engine.ledger.intern import NOBODY
+from dovetail.engine.ledger.stream import Stream
 from dovetail.engine.scheduler import Scheduler
-from dovetail.engine.state import STYLE_FIELDS, UNLIMITED
-from dovetail.engine.stream import Stream
+from dovetail.engine.why.explain import verdicts
 from dovetail.model.decision import Share
 from dovetail.model.device import Device
 from dovetail.model.node import Node

@@ -17,7 +17,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from dovetail.engine import audit
+from dovetail.engine.ledger import audit
 from dovetail.engine.observe import assume
 from dovetail.model.decision import Share
 from dovetail.model.events import (

@@ -6,8 +6,8 @@ import gc
 
 from numba.core.compiler import Flags
 
-from dovetail.engine import native
-from dovetail.engine.requests import Requests
+from dovetail.engine.kernel import native
+from dovetail.engine.ledger.requests import Requests
 from tests.builders import ask, cluster, node, pod
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tracemalloc
 
-from dovetail.engine import audit
-from dovetail.engine.explain import explain
-from dovetail.engine.intern import MOST_TAKEN
+from dovetail.engine.ledger import audit
+from dovetail.engine.ledger.intern import MOST_TAKEN
 from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.why.explain import explain
 from dovetail.model.events import Bind, GroupArrived, NodeChanged, PodObserved, Wait
 from dovetail.model.pod import RunningPod
 from dovetail.model.reason import Reason

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dovetail.engine import outlook as module
-from dovetail.engine.explain import verdicts
 from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.why.explain import verdicts
 from dovetail.model.events import GroupArrived, NodeChanged, PodGone
 from dovetail.model.pod import DeviceRules, Pod
 from dovetail.model.relations import Preferences

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.engine.preferences import Preferred
+from dovetail.engine.rules.preferences import Preferred
 from dovetail.model.node import Node, Taint
 from dovetail.model.pod import Pod, PreferenceWeights
 from dovetail.model.relations import PodTerm, Preferences, Relations, SpreadConstraint

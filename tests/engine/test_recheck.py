@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from dovetail.engine.audit import validate
+from dovetail.engine.ledger.audit import validate
 from dovetail.engine.recheck import objection
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.decision import Decision, Share

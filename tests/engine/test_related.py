@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from dovetail.engine.audit import validate
-from dovetail.engine.explain import verdicts
+from dovetail.engine.ledger.audit import validate
 from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.why.explain import verdicts
 from dovetail.model.events import Bind, GroupArrived, NodeChanged, PodGone, PodNominated, PodObserved, Wait
 from dovetail.model.node import Node, Taint
 from dovetail.model.pod import Group, Pod, Profile, RunningPod

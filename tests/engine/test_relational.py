@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.engine.ledger import Ledger
-from dovetail.engine.neighbours import Neighbours, Question, Sought
-from dovetail.engine.relational import Relational
+from dovetail.engine.ledger.ledger import Ledger
+from dovetail.engine.rules.affinity_spread import Relational
+from dovetail.engine.rules.pod_counts import Neighbours, Question, Sought
 from dovetail.model.events import NodeChanged, NodeGone, PodGone, PodObserved
 from dovetail.model.node import Node, Taint
 from dovetail.model.pod import Pod, RunningPod

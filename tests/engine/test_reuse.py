@@ -16,10 +16,13 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given
 
-from dovetail.engine import audit, intern, label_rows, node_facts, node_rows, placer, storage
-from dovetail.engine.label_rows import LabelRows
+from dovetail.engine import placer
+from dovetail.engine.kernel.state import FREE, POD_OWNER, POD_SHAPE, POD_STATE
+from dovetail.engine.ledger import audit, intern, node_rows, storage
+from dovetail.engine.rules import label_index as label_rows
+from dovetail.engine.rules import node_columns as node_facts
+from dovetail.engine.rules.label_index import LabelRows
 from dovetail.engine.scheduler import Scheduler
-from dovetail.engine.state import FREE, POD_OWNER, POD_SHAPE, POD_STATE
 from dovetail.model.device import Device
 from dovetail.model.events import GroupArrived, NodeChanged, NodeGone, PodGone, PodObserved, VolumesChanged
 from dovetail.model.node import Enforcer, Node

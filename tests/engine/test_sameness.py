@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dovetail.engine.ledger.stream import Stream
 from dovetail.engine.scheduler import Scheduler
-from dovetail.engine.stream import Stream
 from dovetail.model.decision import Decision
 from dovetail.model.events import Bind, GroupArrived, NodeChanged, PodGone, PodObserved, TimePassed
 from dovetail.model.node import Node

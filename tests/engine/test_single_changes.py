@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.engine import audit
-from dovetail.engine.changes import SuggestedChange, constraints_dropped
-from dovetail.engine.explain import explain, verdicts
+from dovetail.engine.ledger import audit
 from dovetail.engine.scheduler import Scheduler
-from dovetail.engine.suggest import Suggestion, alternatives
+from dovetail.engine.why.changes import SuggestedChange, constraints_dropped
+from dovetail.engine.why.explain import explain, verdicts
+from dovetail.engine.why.suggest import Suggestion, alternatives
 from dovetail.model.events import NamespaceChanged, PodObserved
 from dovetail.model.node import Node
 from dovetail.model.pod import CardResources, Container, ContainerKind, DeviceAsk, Pod, Quota, RunningPod

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.engine import audit
+from dovetail.engine.ledger import audit
 from dovetail.engine.queue import can_be_placed
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.device import Device

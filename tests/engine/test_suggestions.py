@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from dovetail.engine import audit
-from dovetail.engine.changes import SuggestedChange, constraints_dropped, other_policies
-from dovetail.engine.explain import verdicts
+from dovetail.engine.ledger import audit
 from dovetail.engine.scheduler import Scheduler
-from dovetail.engine.suggest import KINDS, Suggestion, alternatives
+from dovetail.engine.why.changes import SuggestedChange, constraints_dropped, other_policies
+from dovetail.engine.why.explain import verdicts
+from dovetail.engine.why.suggest import KINDS, Suggestion, alternatives
 from dovetail.model.events import NodeChanged, PodObserved
 from dovetail.model.node import Node, Taint
 from dovetail.model.pod import DeviceRules, Group, Pod, RunningPod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.engine.volume_records import ANYONE, NOBODY, Helps
+from dovetail.engine.rules.volume_records import ANYONE, NOBODY, Helps
 from dovetail.model.events import Bind, GroupArrived, PodBound, PodGone, Wait
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dovetail.engine.volume_stock import VolumeError
+from dovetail.engine.rules.volume_stock import VolumeError
 from dovetail.model.relations import Selector
 from dovetail.model.rules import AffinityTerm, Requirement
 from dovetail.model.volumes import (

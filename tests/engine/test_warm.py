@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from dovetail.engine import audit
-from dovetail.engine.build import BookKeeping, Kernel, builder, pair_of
+from dovetail.engine.kernel.build import BookKeeping, Kernel, builder, pair_of
+from dovetail.engine.ledger import audit
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.events import GroupArrived, NodeChanged, NodeGone, PodBound, PodGone, PodObserved, TimePassed
 from dovetail.model.pod import Profile, RunningPod

@@ -15,8 +15,8 @@ import msgspec
 from click.testing import CliRunner
 
 from dovetail.cli.main import cli
-from dovetail.engine.explain import verdicts
 from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.why.explain import verdicts
 from dovetail.model.device import Device
 from dovetail.model.node import Node
 from dovetail.model.pod import ContainerKind, Pod, Quota

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dovetail.kube.assigned import encode
+from dovetail.kube.conversion.assigned import encode
 from dovetail.model.pod import Container, ContainerKind, DeviceAsk, DeviceRules
 from tests.builders import ask, card, group, node, pod
 from tests.hami.conftest import Decide

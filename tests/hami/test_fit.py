@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dovetail.engine.explain import verdicts
-from dovetail.engine.quota import unlimited
-from dovetail.engine.tally import tally_ask
+from dovetail.engine.rights.quota import unlimited
+from dovetail.engine.why.explain import verdicts
+from dovetail.engine.why.tally import tally_ask
 from dovetail.model.device import Device
 from dovetail.model.pod import DeviceAsk, DeviceRules, Pod
 from dovetail.model.reason import Reason

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from dovetail.engine.explain import verdicts
-from dovetail.kube import documents
-from dovetail.kube.cluster import load
-from dovetail.kube.problems import Problems
-from dovetail.kube.settings import Settings
+from dovetail.engine.why.explain import verdicts
+from dovetail.kube.conversion.cluster import load
+from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.files import documents
+from dovetail.kube.objects.problems import Problems
 from dovetail.model.decision import Decision
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dovetail.engine.explain import verdicts
+from dovetail.engine.why.explain import verdicts
 from dovetail.policies.hami_score import card_busyness
 from dovetail.policies.rows import Card
 from tests.builders import ask, card, node, pod

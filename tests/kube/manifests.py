@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dovetail.kube.cluster import ClusterInput, load
-from dovetail.kube.documents import parse
-from dovetail.kube.problems import Problem, Problems
-from dovetail.kube.settings import Settings
+from dovetail.kube.conversion.cluster import ClusterInput, load
+from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.files.documents import parse
+from dovetail.kube.objects.problems import Problem, Problems
 from dovetail.model.pod import DeviceAsk, Pod
 
 Object = dict[str, Any]

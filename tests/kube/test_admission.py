@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.kube.settings import Settings
+from dovetail.kube.conversion.settings import Settings
 from dovetail.model.pod import DeviceAsk
 from dovetail.model.rules import Toleration
 from tests.kube.manifests import (

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from dovetail.cli.main import cli
 from dovetail.cli.settings import KNOWN
-from dovetail.kube.problems import Problems
-from dovetail.kube.requests import Template, pod_from
-from dovetail.kube.settings import Settings
+from dovetail.kube.conversion.requests import Template, pod_from
+from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.objects.problems import Problems
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
 from tests.kube.live.stage import read, waiting

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.kube import bounds
-from dovetail.kube.bounds import BOUNDS, Bound
-from dovetail.kube.cluster import ClusterInput
+from dovetail.kube.conversion.cluster import ClusterInput
+from dovetail.kube.objects import bounds
+from dovetail.kube.objects.bounds import BOUNDS, Bound
 from dovetail.model.reason import Reason
 from tests.kube.manifests import (
     ALLOCATED,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.kube.problems import InputError
+from dovetail.kube.objects.problems import InputError
 from dovetail.model.node import Enforcer, Node, Taint
 from tests.kube.manifests import Object, node, read
 

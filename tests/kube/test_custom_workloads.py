@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.kube.custom_workloads import EXPANDABLE, OPAQUE
+from dovetail.kube.files.custom_workloads import EXPANDABLE, OPAQUE
 from tests.kube.manifests import GPU, MEM, Object, container, node, other, pod, pods_of, read, said, workload
 
 TEMPLATE: Object = {"spec": {"containers": [container({GPU: 1}, image="x")]}}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dovetail.kube.device_config import read_device_config
-from dovetail.kube.problems import InputError, Problem, Problems
-from dovetail.kube.settings import Settings
-from dovetail.kube.vendors import DEFAULT_VENDORS, Vendors
+from dovetail.kube.conversion.device_config import read_device_config
+from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.conversion.vendors import DEFAULT_VENDORS, Vendors
+from dovetail.kube.objects.problems import InputError, Problem, Problems
 from dovetail.model.pod import DeviceAsk
 from tests.kube.manifests import container, only_pod, pod
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.kube.assigned import AssignmentError, Entry, decode, encode
+from dovetail.kube.conversion.assigned import AssignmentError, Entry, decode, encode
 from dovetail.model.decision import Share
 from tests.kube.manifests import ALLOCATED, CORES, GPU, MEM, Object, card, container, node, pod, read, said
 from tests.properties import with_examples

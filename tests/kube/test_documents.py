@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.kube.cluster import load
-from dovetail.kube.documents import Document, parse, read
-from dovetail.kube.problems import InputError, Problem, Problems
-from dovetail.kube.settings import Settings
+from dovetail.kube.conversion.cluster import load
+from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.files.documents import Document, parse, read
+from dovetail.kube.objects.problems import InputError, Problem, Problems
 from tests.kube import manifests
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {containers: [{name: c}]}\n"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.kube.settings import Settings
-from dovetail.kube.vendors import DEFAULT_VENDORS
+from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.conversion.vendors import DEFAULT_VENDORS
 from dovetail.model.pod import ContainerKind, DeviceAsk, DeviceRules, Profile
 from dovetail.model.reason import Reason
 from tests.kube.manifests import (

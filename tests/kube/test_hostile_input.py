@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-from dovetail.kube.cluster import ClusterInput, load
-from dovetail.kube.documents import read
-from dovetail.kube.problems import InputError, Problem, Problems
-from dovetail.kube.settings import Settings
+from dovetail.kube.conversion.cluster import ClusterInput, load
+from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.files.documents import read
+from dovetail.kube.objects.problems import InputError, Problem, Problems
 from tests.kube.manifests import ALLOCATED, CORES, GPU, MEM, PCT, Object, card, container, node, other, pod, workload
 
 SCORES = "hami.io/node-nvidia-score"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dovetail.kube.documents import read as read_files
-from dovetail.kube.known_fields import MOST_UNKNOWN, check_object, table
-from dovetail.kube.problems import Problems
+from dovetail.kube.files.documents import read as read_files
+from dovetail.kube.files.known_fields import MOST_UNKNOWN, check_object, table
+from dovetail.kube.objects.problems import Problems
 from tests.kube.manifests import Object, container, other, pod, read, said, workload
 from tools import fields as generator
 

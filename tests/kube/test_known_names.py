@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from dovetail.kube.settings import Settings
-from dovetail.kube.vendors import DEFAULT_VENDORS
+from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.conversion.vendors import DEFAULT_VENDORS
 from tests.kube.manifests import GPU, Object, container, pod, read, said, workload
 
 

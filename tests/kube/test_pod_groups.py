@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.kube.settings import Settings
+from dovetail.kube.conversion.settings import Settings
 from dovetail.model.pod import Quota, Refusal
 from dovetail.model.reason import Reason
 from tests.kube.manifests import GPU, MEM, Object, container, node, only_pod, other, pod, read, said, workload

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as some
 
+from dovetail.kube.conversion.seals import MAX_KEYS, SealKeyError, Seals, keys_from
 from dovetail.kube.live.lease import CLOCK_SKEW, Marks
-from dovetail.kube.seals import MAX_KEYS, SealKeyError, Seals, keys_from
 
 KEY, OLD, OTHER = b"k" * 32, b"o" * 32, b"x" * 32
 RECORD = {"hami.io/vgpu-devices-allocated": "GPU-1,NVIDIA,7500,30:;"}

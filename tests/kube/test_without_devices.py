@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dovetail.engine.scheduler import Scheduler
-from dovetail.kube.cluster import ClusterInput
-from dovetail.kube.settings import Settings
+from dovetail.kube.conversion.cluster import ClusterInput
+from dovetail.kube.conversion.settings import Settings
 from dovetail.model.events import NodeChanged, SelectorChanged
 from dovetail.model.pod import CPU_PROFILE, Profile
 from dovetail.model.relations import Selector

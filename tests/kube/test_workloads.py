@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dovetail.kube.cluster import load
-from dovetail.kube.documents import parse
-from dovetail.kube.owners import NEWEST
-from dovetail.kube.problems import Problems
-from dovetail.kube.settings import Settings
+from dovetail.kube.conversion.cluster import load
+from dovetail.kube.conversion.owners import NEWEST
+from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.files.documents import parse
+from dovetail.kube.objects.problems import Problems
 from tests.kube.manifests import GPU, Object, container, node, pod, pods_of, read, said, workload
 
 

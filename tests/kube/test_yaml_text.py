@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.kube.yaml_text import TextError, documents
+from dovetail.kube.files.yaml_text import TextError, documents
 from tests.properties import with_examples
 
 TEXTS = st.text(max_size=12).filter(lambda text: "e" not in text.lower())  # PyYAML writes the text 1e3 without quotes

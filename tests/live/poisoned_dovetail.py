@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail.cli.main import main
-from dovetail.kube import objects
 from dovetail.kube.live.reader import Reader
+from dovetail.kube.objects import core as objects
 
 POISONED = "poisoned"
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
+from dovetail.kube.conversion.vendors import DEFAULT_VENDORS
 from dovetail.kube.live.lease import CLOCK_SKEW
-from dovetail.kube.vendors import DEFAULT_VENDORS
 from tests.live.dovetail_process import DOVETAIL, Dovetail, scheduling
 from tests.live.faults import create_all
 from tools.controlplane.client import ApiError, Client, Object

@@ -14,17 +14,17 @@ from random import Random
 import numpy as np
 import pytest
 
-from dovetail.engine.explain import verdicts
 from dovetail.engine.scheduler import Scheduler
-from dovetail.kube import objects
-from dovetail.kube.decode import Found, convert
-from dovetail.kube.nodes import node_from
-from dovetail.kube.owners import maker
-from dovetail.kube.problems import Problems
-from dovetail.kube.requests import Template, pod_from
-from dovetail.kube.settings import Settings
-from dovetail.kube.volume_objects import VOLUME_KINDS
-from dovetail.kube.volumes import volume_fact
+from dovetail.engine.why.explain import verdicts
+from dovetail.kube.conversion.nodes import node_from
+from dovetail.kube.conversion.owners import maker
+from dovetail.kube.conversion.requests import Template, pod_from
+from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.conversion.volumes import volume_fact
+from dovetail.kube.files.decode import Found, convert
+from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.problems import Problems
+from dovetail.kube.objects.volumes import VOLUME_KINDS
 from dovetail.model.events import (
     NamespaceChanged,
     NodeChanged,

@@ -11,9 +11,9 @@ from random import Random
 import msgspec
 import pytest
 
-from dovetail.engine.explain import verdicts
-from dovetail.kube.selectors import Controller, Labelled, selector_of
-from dovetail.kube.settings import Settings
+from dovetail.engine.why.explain import verdicts
+from dovetail.kube.conversion.selectors import Controller, Labelled, selector_of
+from dovetail.kube.conversion.settings import Settings
 from dovetail.model.events import SelectorChanged
 from dovetail.model.pod import CPU_PROFILE, Pod
 from tests.live.oracle import oracle

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from dovetail.engine.build import builder
-from dovetail.engine.intern import Interner
-from dovetail.engine.ledger import Ledger
-from dovetail.engine.volumes import Volumes
-from dovetail.kube.cluster import ClusterInput, load
-from dovetail.kube.documents import parse
-from dovetail.kube.problems import Problems
-from dovetail.kube.settings import Settings
+from dovetail.engine.kernel.build import builder
+from dovetail.engine.ledger.intern import Interner
+from dovetail.engine.ledger.ledger import Ledger
+from dovetail.engine.rules.volumes import Volumes
+from dovetail.kube.conversion.cluster import ClusterInput, load
+from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.files.documents import parse
+from dovetail.kube.objects.problems import Problems
 from dovetail.model.reason import Reason
 from tests.live.oracle_volumes import CORE, NODES, STORAGE, Case, case, own_claim
 from tools.controlplane.client import MERGE, Client, Object

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.kube import objects
 from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import Conflict, Forbidden, Gone, NotFound
@@ -22,6 +21,7 @@ from dovetail.kube.api.reflector import Pace, Reflector
 from dovetail.kube.api.retry import Backoff, retrying
 from dovetail.kube.api.typed import Head, Reader
 from dovetail.kube.api.watch import NotServed, Replaced
+from dovetail.kube.objects import core as objects
 from tests.kube.api.stub import PODS, Consumer
 from tools.controlplane.client import Client, Object
 from tools.controlplane.objects import node, pod

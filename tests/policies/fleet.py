@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from dovetail.engine.explain import verdicts
 from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.why.explain import verdicts
 from dovetail.model.decision import Share
 from dovetail.model.events import PodObserved
 from dovetail.model.pod import DeviceAsk, DeviceRules, Pod, RunningPod

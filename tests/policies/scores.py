@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dovetail.engine.explain import verdicts
 from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.why.explain import verdicts
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod
 from tests.builders import cluster, place

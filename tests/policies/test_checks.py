@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from dovetail.engine.explain import verdicts
 from dovetail.engine.usage import usage
+from dovetail.engine.why.explain import verdicts
 from dovetail.model.pod import Container, Profile
 from dovetail.model.reason import Reason
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES

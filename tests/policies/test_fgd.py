@@ -15,8 +15,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.engine.explain import verdicts
 from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.why.explain import verdicts
 from dovetail.model.pod import DeviceAsk
 from dovetail.model.rules import NodeRules
 from dovetail.policies.outlook import points_of, tables, usable

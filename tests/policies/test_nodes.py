@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail.engine.explain import verdicts
+from dovetail.engine.why.explain import verdicts
 from dovetail.model.node import Node
 from tests.builders import ask, card, cluster, node, place, pod, use
 

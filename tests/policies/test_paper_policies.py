@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dovetail.engine.explain import verdicts
 from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.why.explain import verdicts
 from dovetail.model.decision import Share
 from dovetail.model.events import PodObserved
 from dovetail.model.pod import DeviceAsk, Pod, RunningPod

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.engine.explain import verdicts
 from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.why.explain import verdicts
 from dovetail.model.decision import Share
 from dovetail.model.events import PodObserved
 from dovetail.model.pod import DeviceAsk, DeviceRules, Pod, RunningPod

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.engine import audit
+from dovetail.engine.ledger import audit
 from dovetail.engine.scheduler import Scheduler
 from dovetail.sim.clusters import parse_cluster
 from dovetail.sim.generate import generate

@@ -6,7 +6,7 @@ from typing import IO, Any
 
 import click
 
-from dovetail.cli.output import say
+from dovetail.cli.output.terminal import say
 from dovetail.model.visible import visible
 
 ALL_PLACED, BAD_INPUT, SOMETHING_PENDING, BUG, INTERRUPTED = 0, 2, 3, 70, 130

@@ -15,19 +15,20 @@ import msgspec
 from dovetail.cli.errors import Refused
 from dovetail.cli.options import Asked
 from dovetail.cli.settings import scheduler_profiles, settle, with_seals, with_vendors
-from dovetail.kube import documents, objects
 from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError, Forbidden, NotFound
 from dovetail.kube.api.kubeconfig import ConfigError, find
 from dovetail.kube.api.typed import Reader as Typed
-from dovetail.kube.decode import decode
+from dovetail.kube.conversion.seals import SEAL, Seals
+from dovetail.kube.files import documents
+from dovetail.kube.files.decode import decode
 from dovetail.kube.live.checkup import CHECKS, Finding, findings, look
 from dovetail.kube.live.lease import ROOT, Lease
 from dovetail.kube.live.reader import Reader
 from dovetail.kube.live.settling import SETTLE_SECONDS
-from dovetail.kube.problems import InputError, Problems, printable
-from dovetail.kube.seals import SEAL, Seals
+from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.problems import InputError, Problems, printable
 
 T = TypeVar("T")
 NO_KEY = "seals are not checked; name the scheduler's keys with --seal-key-file"

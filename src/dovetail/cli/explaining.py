@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dovetail.cli.errors import Refused
 from dovetail.cli.planning import Case, refused_arguments, runnable, warned
-from dovetail.kube.problems import Problem
+from dovetail.kube.objects.problems import Problem
 from dovetail.model.pod import Pod, group_title
 from dovetail.whatif.explain import ExplainedPod, explain
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from dovetail import kernel_cache, own_folder
 from dovetail.cli.errors import Refused
-from dovetail.cli.logs import Logger
 from dovetail.cli.options import Asked
+from dovetail.cli.output.logs import Logger
 from dovetail.cli.settings import scheduler_profiles, settle, with_seals, with_vendors
 from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api
@@ -24,7 +24,7 @@ from dovetail.kube.live.election import Terms
 from dovetail.kube.live.service import Lost, Options, Service
 from dovetail.kube.live.warm import Workshop
 from dovetail.kube.log import ERROR, WARNING, Level
-from dovetail.kube.problems import InputError, Problems
+from dovetail.kube.objects.problems import InputError, Problems
 
 DEFAULT_NAME = "dovetail"
 STOPPED, LOST = 0, 1

@@ -12,19 +12,19 @@ from typing import NoReturn
 import click
 
 from dovetail import __version__
-from dovetail.cli.compare import compare
-from dovetail.cli.completion import completion
-from dovetail.cli.demo import demo
-from dovetail.cli.doctor import doctor
+from dovetail.cli.commands.compare import compare
+from dovetail.cli.commands.completion import completion
+from dovetail.cli.commands.demo import demo
+from dovetail.cli.commands.doctor import doctor
+from dovetail.cli.commands.explain import explain
+from dovetail.cli.commands.generate import generate
+from dovetail.cli.commands.plan import plan
+from dovetail.cli.commands.policies import policies
+from dovetail.cli.commands.replay import replay
+from dovetail.cli.commands.scheduler import scheduler
+from dovetail.cli.commands.warm import warm
 from dovetail.cli.errors import BUG, INTERRUPTED, Refused
-from dovetail.cli.explain import explain
-from dovetail.cli.generate import generate
-from dovetail.cli.output import echo, say
-from dovetail.cli.plan import plan
-from dovetail.cli.policies import policies
-from dovetail.cli.replay import replay
-from dovetail.cli.scheduler import scheduler
-from dovetail.cli.warm import warm
+from dovetail.cli.output.terminal import echo, say
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 

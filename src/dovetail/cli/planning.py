@@ -11,12 +11,13 @@ from typing import IO
 from dovetail import kernel_cache
 from dovetail.cli.errors import ALL_PLACED, BAD_INPUT, SOMETHING_PENDING, Refused
 from dovetail.cli.options import Asked
-from dovetail.cli.output import tell_unused_folders
+from dovetail.cli.output.terminal import tell_unused_folders
 from dovetail.cli.settings import settle, with_vendors
-from dovetail.kube import cluster, documents
-from dovetail.kube.cluster import ClusterInput
-from dovetail.kube.decode import NotPlaced
-from dovetail.kube.problems import InputError, Problem, Problems
+from dovetail.kube.conversion import cluster
+from dovetail.kube.conversion.cluster import ClusterInput
+from dovetail.kube.files import documents
+from dovetail.kube.files.decode import NotPlaced
+from dovetail.kube.objects.problems import InputError, Problem, Problems
 from dovetail.model.events import Warn
 from dovetail.model.reason import Reason
 from dovetail.policies.titles import policy_title

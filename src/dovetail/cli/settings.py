@@ -11,12 +11,12 @@ from dovetail import config as configuration
 from dovetail import files
 from dovetail.cli.errors import Refused
 from dovetail.cli.options import Asked
-from dovetail.kube.device_config import read_device_config
-from dovetail.kube.gangs import WAIT
-from dovetail.kube.policies import PolicyError, not_used, parse_device_policy, parse_node_policy
-from dovetail.kube.problems import Problems
-from dovetail.kube.seals import SealKeyError, Seals, keys_from
-from dovetail.kube.settings import Settings
+from dovetail.kube.conversion.device_config import read_device_config
+from dovetail.kube.conversion.gangs import WAIT
+from dovetail.kube.conversion.policies import PolicyError, not_used, parse_device_policy, parse_node_policy
+from dovetail.kube.conversion.seals import SealKeyError, Seals, keys_from
+from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.objects.problems import Problems
 from dovetail.model.pod import DEFAULT_PROFILE, PreferenceWeights, Profile
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 

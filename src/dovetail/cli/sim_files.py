@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from dovetail.cli.errors import Refused
-from dovetail.cli.output import say
+from dovetail.cli.output.terminal import say
 from dovetail.cli.sim_options import Wanted
 from dovetail.sim.compare import TraceCase
 from dovetail.sim.executors import CannotRun

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dovetail.engine.kernel_book import free_pod
-from dovetail.engine.ledger import Ledger
-from dovetail.engine.state import FREE, POD_ROW, POD_STATE
+from dovetail.engine.kernel.book import free_pod
+from dovetail.engine.kernel.state import FREE, POD_ROW, POD_STATE
+from dovetail.engine.ledger.ledger import Ledger
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod, RunningPod
 

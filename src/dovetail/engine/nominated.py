@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.engine.build import Kernel
-from dovetail.engine.ledger import Ledger
-from dovetail.engine.related import Related
-from dovetail.engine.relational import included, per_domain
-from dovetail.engine.requests import Requests
-from dovetail.engine.state import INACTIVE, NONE, Batch
+from dovetail.engine.kernel.build import Kernel
+from dovetail.engine.kernel.state import INACTIVE, NONE, Batch
+from dovetail.engine.ledger.ledger import Ledger
+from dovetail.engine.ledger.requests import Requests
+from dovetail.engine.rules.affinity_spread import included, per_domain
+from dovetail.engine.rules.pod_rules import Related
 from dovetail.engine.wake import News
 from dovetail.model.decision import Share
 from dovetail.model.pod import Pod, Profile

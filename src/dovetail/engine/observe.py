@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.engine.doubted import every_possible_card, memory_on, with_sound_amounts
-from dovetail.engine.intern import cards_taken
-from dovetail.engine.quota import unlimited
-from dovetail.engine.state import NONE
+from dovetail.engine.kernel.state import NONE
+from dovetail.engine.ledger.doubted import every_possible_card, memory_on, with_sound_amounts
+from dovetail.engine.ledger.intern import cards_taken
+from dovetail.engine.ledger.requests import unlimited
 from dovetail.model.decision import Share
 from dovetail.model.events import Warn
 from dovetail.model.node import Enforcer

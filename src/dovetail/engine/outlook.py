@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.engine.intern import NOBODY
-from dovetail.engine.ledger import Ledger
-from dovetail.engine.state import ALLOCATED, POD_SHAPE, POD_STATE, RESERVED
+from dovetail.engine.kernel.state import ALLOCATED, POD_SHAPE, POD_STATE, RESERVED
+from dovetail.engine.ledger.intern import NOBODY
+from dovetail.engine.ledger.ledger import Ledger
 from dovetail.model.pod import Pod
 from dovetail.policies.cards import WHOLE
 from dovetail.policies.outlook import tables

@@ -6,16 +6,16 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail.engine.build import Kernel, Lens, Pair, builder
-from dovetail.engine.decisions import joined
-from dovetail.engine.intern import Interner
-from dovetail.engine.ledger import Ledger
+from dovetail.engine.kernel.build import Kernel, Lens, Pair, builder
+from dovetail.engine.kernel.state import Batch
+from dovetail.engine.ledger.decisions import joined
+from dovetail.engine.ledger.intern import Interner
+from dovetail.engine.ledger.ledger import Ledger
+from dovetail.engine.ledger.requests import Requests, Signature
+from dovetail.engine.ledger.stream import Pods, Stream, pods_of
 from dovetail.engine.nominated import Nominated, RelatedAndNominated
 from dovetail.engine.outlook import Outlook
-from dovetail.engine.quota import Quotas
-from dovetail.engine.requests import Requests, Signature
-from dovetail.engine.state import Batch
-from dovetail.engine.stream import Pods, Stream, pods_of
+from dovetail.engine.rights.quota import Quotas
 from dovetail.engine.sweep import SWEEP_EVERY, is_crowded, sweep
 from dovetail.model.decision import Decision
 from dovetail.model.pod import Group, Pod, Profile, Quota

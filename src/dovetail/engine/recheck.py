@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.engine.kernel_fit import ask_refusal, card_refusal, node_shortage
+from dovetail.engine.kernel.fit import ask_refusal, card_refusal, node_shortage
+from dovetail.engine.kernel.state import UNLIMITED
 from dovetail.engine.scheduler import Scheduler
-from dovetail.engine.state import UNLIMITED
 from dovetail.model.decision import Decision, Share
 from dovetail.model.pod import ContainerKind, Pod
 from dovetail.model.reason import Reason, sentence

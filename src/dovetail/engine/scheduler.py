@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from dovetail.engine.decisions import joined
 from dovetail.engine.faults import Faults
-from dovetail.engine.members import Members
+from dovetail.engine.kernel.state import NONE
+from dovetail.engine.ledger.decisions import joined
 from dovetail.engine.observe import Observed, assume
 from dovetail.engine.placer import COMPILE_FROM, HOLD_SECONDS, Placer
 from dovetail.engine.queue import ALWAYS, IN_ORDER, WaitingRoom, can_be_placed, left_over
 from dovetail.engine.retries import Retries, too_many
-from dovetail.engine.state import NONE
+from dovetail.engine.rights.members import Members
 from dovetail.engine.wake import News, Wake
 from dovetail.model.decision import Decision, Share
 from dovetail.model.events import (

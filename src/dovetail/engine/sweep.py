@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.engine.ledger import Ledger
+from dovetail.engine.kernel.state import FREE, POD_OWNER, POD_SHAPE, POD_STATE
+from dovetail.engine.ledger.ledger import Ledger
+from dovetail.engine.ledger.requests import Requests
 from dovetail.engine.outlook import Outlook
-from dovetail.engine.requests import Requests
-from dovetail.engine.state import FREE, POD_OWNER, POD_SHAPE, POD_STATE
 from dovetail.policies.rows import (
     ASK_RULE,
     CARDS,

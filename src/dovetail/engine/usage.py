@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from dovetail.engine.kernel.state import POD_ROW
 from dovetail.engine.scheduler import Scheduler
-from dovetail.engine.state import POD_ROW
 from dovetail.model.device import Device
 from dovetail.model.node import Enforcer, Node
 from dovetail.model.order import natural

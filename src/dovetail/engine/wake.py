@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.engine.build import Kernel
-from dovetail.engine.ledger import Ledger
+from dovetail.engine.kernel.build import Kernel
+from dovetail.engine.kernel.state import Batch
+from dovetail.engine.ledger.ledger import Ledger
+from dovetail.engine.ledger.requests import Requests
 from dovetail.engine.queue import ALWAYS, WaitingRoom
-from dovetail.engine.requests import Requests
-from dovetail.engine.state import Batch
 from dovetail.model.pod import Pod, Profile
 
 MAX_LISTED = 256  # requests that are held against a row in one call

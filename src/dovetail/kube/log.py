@@ -1,6 +1,6 @@
 """The log that the parts of the live scheduler write to: a message, a level and named fields.
 
-`cli/logs.py` prints it. A message is complete by itself: `train/worker-3 is bound to gpu-7`. The fields repeat its
+`cli/output/logs.py` prints it. A message is complete: `train/worker-3 is bound to gpu-7`. The fields repeat its
 facts under fixed names (`pod`, `node`, `path` …), so that a log store can filter by them.
 """
 

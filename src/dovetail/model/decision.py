@@ -1,6 +1,6 @@
 """What was decided: small values, made by the hundred thousand, hence msgspec.
 
-What every other node scored or lacked is recomputed when asked (engine/explain.py).
+What every other node scored or lacked is recomputed when asked (engine/why/explain.py).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dovetail.policies.node_kubernetes import score as kubernetes_score
 from dovetail.policies.rows import CARDS, Ints, NodePolicy, Rows, Wants
 
 # More than kube-scheduler's other scores make together: taints 3, spread 2, pod affinity 2, images 1, resources 2, each
-# times 100. Node affinity is left out: pods that state one are not kept away (kube/settings.py).
+# times 100. Node affinity is left out: pods that state one are not kept away (kube/conversion/settings.py).
 APART = 12 * node_kubernetes.POINTS
 
 

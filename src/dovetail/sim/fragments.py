@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail.engine.build import builder
-from dovetail.engine.decisions import Decisions
+from dovetail.engine.kernel.build import builder
+from dovetail.engine.kernel.state import NONE, TAKEN_CARD, TAKEN_COMPUTE, TAKEN_MEMORY, Floats
+from dovetail.engine.ledger.decisions import Decisions
 from dovetail.engine.scheduler import Scheduler
-from dovetail.engine.state import NONE, TAKEN_CARD, TAKEN_COMPUTE, TAKEN_MEMORY, Floats
 from dovetail.model.decision import Decision
 from dovetail.policies.cards import WHOLE, part_left
 from dovetail.policies.outlook import TOTAL, usable

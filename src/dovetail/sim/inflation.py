@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.engine.kernel.state import NONE, Floats
+from dovetail.engine.ledger.stream import Stream
 from dovetail.engine.scheduler import Scheduler
-from dovetail.engine.state import NONE, Floats
-from dovetail.engine.stream import Stream
 from dovetail.model.pod import Group
 from dovetail.policies.rows import SLOTS, Ints
 from dovetail.sim import cast, fragments

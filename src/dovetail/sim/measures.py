@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dovetail.engine.state import Floats
+from dovetail.engine.kernel.state import Floats
 from dovetail.model.decision import Decision, Share
 from dovetail.policies.cards import part_left
 from dovetail.policies.outlook import TOTAL

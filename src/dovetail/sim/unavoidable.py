@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from dovetail.engine.state import Floats
+from dovetail.engine.kernel.state import Floats
 from dovetail.sim.cast import card_memory, model_name
 from dovetail.sim.demand import Acceptance
 from dovetail.sim.trace import WHOLE, Job, Machine

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dovetail.engine.explain import Explanation
-from dovetail.engine.explain import explain as explain_decision
-from dovetail.engine.gathering import gathered, incomplete, is_gang, waiting
 from dovetail.engine.scheduler import Scheduler
-from dovetail.engine.suggest import Suggestion, alternatives, fewer_members
+from dovetail.engine.why.explain import Explanation
+from dovetail.engine.why.explain import explain as explain_decision
+from dovetail.engine.why.gathering import gathered, incomplete, is_gang, waiting
+from dovetail.engine.why.suggest import Suggestion, alternatives, fewer_members
 from dovetail.model.decision import Decision
 from dovetail.model.events import Warn
 from dovetail.model.node import Node

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from dovetail.engine.explain import verdicts
-from dovetail.engine.gathering import Gathering, gathered, incomplete, is_gang, waiting
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.usage import NodeUse, usage
-from dovetail.engine.verdict import Verdict, blocking, lacking
+from dovetail.engine.why.explain import verdicts
+from dovetail.engine.why.gathering import Gathering, gathered, incomplete, is_gang, waiting
+from dovetail.engine.why.verdict import Verdict, blocking, lacking
 from dovetail.engine.wording import in_one_sentence
 from dovetail.model.decision import Decision
 from dovetail.model.events import Warn

@@ -12,7 +12,6 @@ from typing import Any
 
 from aiohttp import web
 
-from dovetail.kube import objects
 from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.kubeconfig import Connection
@@ -20,6 +19,7 @@ from dovetail.kube.api.reflector import Batch, Pace, Reflector
 from dovetail.kube.api.retry import World
 from dovetail.kube.api.typed import Unreadable
 from dovetail.kube.api.watch import Changed, Deleted, NotServed, Replaced
+from dovetail.kube.objects import core as objects
 from tests.kube.logged import Logged
 
 PODS = "/api/v1/pods"

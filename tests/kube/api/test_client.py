@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.kube import objects
 from dovetail.kube.api import errors
 from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api, Patch
 from dovetail.kube.api.errors import ApiError, Forbidden, Gone, Permission, Unauthorized, Unavailable
 from dovetail.kube.api.kubeconfig import Connection
 from dovetail.kube.api.typed import Reader
+from dovetail.kube.objects import core as objects
 from tests.kube.api.stub import PODS, api_of, drops, failure, hangs, lists, pod, refuses, says, serving, streams
 
 BINDING = "/api/v1/namespaces/ml/pods/web-0/binding"

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from dovetail.kube import objects
 from dovetail.kube.api.pages import LONGEST_HEAD, Ahead, rest_of
 from dovetail.kube.api.typed import Reader
+from dovetail.kube.objects import core as objects
 from tests.kube.api.stub import PODS, api_of, hangs, lists, pod, says, serving, streams
 
 HEAD = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":"t0k","remainingItemCount":9}'

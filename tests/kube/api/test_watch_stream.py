@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.kube import objects
 from dovetail.kube.api import watch
 from dovetail.kube.api.typed import Reader, Ref, Unreadable
 from dovetail.kube.api.watch import Changed, Deleted, Event, Garbled, Lines, WatchReader
+from dovetail.kube.objects import core as objects
 from tests.kube.api.stub import added, bookmark, deleted, event, failure, modified, pod
 from tests.properties import with_examples
 

@@ -8,16 +8,16 @@ from typing import Any, cast
 import msgspec
 
 from dovetail.engine.scheduler import Scheduler
-from dovetail.kube import objects
 from dovetail.kube.api.typed import Ref
 from dovetail.kube.api.watch import Changed, Deleted
-from dovetail.kube.gangs import Gangs
+from dovetail.kube.conversion.gangs import Gangs
+from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.binder import Binder, Claimed, Fate, Outcome
 from dovetail.kube.live.driver import Driver
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.reader import Reader
 from dovetail.kube.live.tell import Condition, Note, Teller
-from dovetail.kube.settings import Settings
+from dovetail.kube.objects import core as objects
 from dovetail.model.events import Bind
 from dovetail.model.pod import Pod
 from tests.kube.logged import Logged

@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.kube import objects
 from dovetail.kube.api.errors import Conflict, Forbidden, NotFound, Unavailable
 from dovetail.kube.api.retry import World
+from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.binder import Binder, Claimed, Fate, Outcome
 from dovetail.kube.live.reader import EPOCH, Reader
 from dovetail.kube.live.tell import Condition, Teller
 from dovetail.kube.log import silent
-from dovetail.kube.settings import Settings
+from dovetail.kube.objects import core as objects
 from dovetail.model.decision import Decision, Share
 from dovetail.model.device import Device
 from dovetail.model.events import Bind

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dovetail.kube.api.errors import Conflict, Forbidden
+from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.binder import Binder, Fate, Outcome
 from dovetail.kube.live.reader import Reader
-from dovetail.kube.settings import Settings
 from dovetail.model.decision import Decision, Share
 from dovetail.model.events import Bind
 from dovetail.model.reason import Reason

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dovetail.kube.conversion.vendors import DEFAULT_VENDORS
 from dovetail.kube.live.binding import UnknownCard, binding
-from dovetail.kube.vendors import DEFAULT_VENDORS
 from dovetail.model.decision import Decision, Share
 from dovetail.model.device import Device
 from dovetail.model.node import Enforcer, Node

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.engine.audit import contradictions
+from dovetail.engine.ledger.audit import contradictions
 from dovetail.model.events import NodeChanged
 from tests.kube.live.stage import Stage, gpu_node, waiting
 

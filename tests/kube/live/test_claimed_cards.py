@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.binder import Fate
 from dovetail.kube.live.reader import Reader
-from dovetail.kube.settings import Settings
 from dovetail.model.decision import Share
 from tests.kube.live.stage import Stage, gpu_node, read, waiting
 from tests.kube.manifests import ALLOCATED, CORES, GPU, MEM, Object, container, node

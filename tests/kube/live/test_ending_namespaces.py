@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.kube import objects
 from dovetail.kube.api.errors import Forbidden, error_of
 from dovetail.kube.api.typed import Ref
 from dovetail.kube.api.watch import Changed, Deleted, Replaced
 from dovetail.kube.live.binder import Fate
+from dovetail.kube.objects import core as objects
 from tests.kube.live.stage import Stage, bound, gpu_node, waiting
 from tests.kube.live.test_binder_faults import Server, _bind
 

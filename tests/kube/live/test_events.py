@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.reader import Reader
 from dovetail.kube.live.tell import Note, Teller
 from dovetail.kube.log import silent
-from dovetail.kube.settings import Settings
 from dovetail.model.pod import Pod
 from tests.kube.live.stage import read, waiting
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.engine.audit import contradictions
+from dovetail.engine.ledger.audit import contradictions
 from dovetail.kube.live.arrivals import MANY, Arrivals
 from dovetail.kube.live.driver import PORTION, RETRIED, RETRIED_AT_ONCE
 from dovetail.model.events import QuotaChanged

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.kube import objects
 from dovetail.kube.api.typed import Ref
 from dovetail.kube.api.watch import Changed, Deleted, NotServed, Replaced
-from dovetail.kube.groups import Standing
+from dovetail.kube.conversion.groups import Standing
 from dovetail.kube.live.binder import Fate
+from dovetail.kube.objects import core as objects
 from dovetail.model.events import Bind
 from tests.kube.live.stage import Stage, bound, gpu_node, waiting
 from tests.kube.manifests import Object

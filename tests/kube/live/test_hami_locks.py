@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.kube import objects
 from dovetail.kube.api.errors import error_of
 from dovetail.kube.api.retry import World
 from dovetail.kube.api.typed import Ref
 from dovetail.kube.api.watch import Changed, Deleted
+from dovetail.kube.conversion.settled import HANDSHAKE
 from dovetail.kube.live.hami_lock import LOCK, HamiLocks, LockForbidden
 from dovetail.kube.log import silent
-from dovetail.kube.settled import HANDSHAKE
+from dovetail.kube.objects import core as objects
 from dovetail.model.decision import Decision, Share
 from dovetail.model.events import Bind
 from dovetail.model.pod import Pod

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from dovetail.engine.audit import validate
+from dovetail.engine.ledger.audit import validate
 from tests.kube.live.hostile import ON_NODES, ON_PODS, values
 from tests.kube.live.stage import Stage, gpu_node, waiting
 

@@ -8,13 +8,13 @@ import tracemalloc
 import msgspec
 import pytest
 
-from dovetail.engine import audit
-from dovetail.engine.node_rows import MOST_COLUMNS
+from dovetail.engine.ledger import audit
+from dovetail.engine.ledger.node_rows import MOST_COLUMNS
 from dovetail.engine.scheduler import Scheduler
-from dovetail.kube import objects
+from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.kept import LEAST, Kept
 from dovetail.kube.live.reader import MOST_TEMPLATE_BYTES, Reader
-from dovetail.kube.settings import Settings
+from dovetail.kube.objects import core as objects
 from dovetail.model import device
 from dovetail.model.decision import Share
 from dovetail.model.events import GroupArrived, NodeChanged, PodGone, PodObserved

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from dovetail.engine.build import Pair
+from dovetail.engine.kernel.build import Pair
 from dovetail.engine.scheduler import Scheduler
+from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live import kernels as under_test
 from dovetail.kube.live.kernels import FEW_NODES, MOST_ADMITTED, Kernels
 from dovetail.kube.live.warm import NotCompiled, Workshop, pairs_of, read, title
 from dovetail.kube.log import Level
-from dovetail.kube.settings import Settings
 from dovetail.model.pod import Group, Pod, Profile
 
 DEFAULT, OTHER, FGD = Profile(), Profile("gpu-packing", ("numa", "binpack")), Profile("fgd")
@@ -239,7 +239,7 @@ def test_a_child_compiles_and_the_scheduler_loads(monkeypatch: pytest.MonkeyPatc
         "assert kernel_cache.prepare()\n"
         "from dovetail.kube.live.warm import Workshop, read\n"
         "print(asyncio.run(Workshop(True).make([read('first-fit:first-fit')])))\n"
-        "from dovetail.engine.build import builder\n"
+        "from dovetail.engine.kernel.build import builder\n"
         "from dovetail.model.pod import Profile\n"
         "kernel = builder(True, True).kernel(Profile('first-fit', ('first-fit',)))\n"
         "doors = (kernel.place_groups, kernel.place_lone, kernel.which_fit, kernel.survey)\n"

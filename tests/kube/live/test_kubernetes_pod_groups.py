@@ -9,16 +9,16 @@ import msgspec
 import pytest
 import yaml
 
-from dovetail.kube import objects
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.typed import Ref
 from dovetail.kube.api.watch import Changed, Deleted, NotServed, Replaced
-from dovetail.kube.groups import KUBERNETES
+from dovetail.kube.conversion.groups import KUBERNETES
+from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.hami_lock import HamiLocks
 from dovetail.kube.live.pod_group_watches import POD_GROUPS
 from dovetail.kube.live.sources import Sources
 from dovetail.kube.live.volume_mirror import VolumeMirror
-from dovetail.kube.settings import Settings
+from dovetail.kube.objects import core as objects
 from tests.kube.live.stage import Stage, gpu_node, waiting
 from tests.kube.manifests import Object
 

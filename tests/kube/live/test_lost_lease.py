@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.kube import objects
 from dovetail.kube.api.watch import Changed
+from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.driver import Driver
 from dovetail.kube.live.service import Options, Service
 from dovetail.kube.live.tell import Condition, Note
 from dovetail.kube.log import silent
-from dovetail.kube.settings import Settings
+from dovetail.kube.objects import core as objects
 from dovetail.model.decision import Decision, Share
 from dovetail.model.events import Bind
 from dovetail.model.reason import Reason

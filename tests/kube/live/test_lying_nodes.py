@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.kube import objects
 from dovetail.kube.api.watch import Replaced
-from dovetail.kube.settings import Settings
+from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.objects import core as objects
 from tests.kube.live.stage import Stage, waiting
 from tests.kube.live.test_records_after_restart import KEY
 from tests.kube.live.test_what_is_held import Cluster, on, whole, with_count

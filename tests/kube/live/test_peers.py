@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from dovetail.cli.scheduler import scheduler
+from dovetail.cli.commands.scheduler import scheduler
 from dovetail.kube.api.errors import Forbidden
 from dovetail.kube.api.retry import World
 from dovetail.kube.live.election import OtherNames, Terms

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from dovetail.kube import objects
 from dovetail.kube.api.watch import NotServed, Replaced
-from dovetail.kube.groups import Standing
+from dovetail.kube.conversion.groups import Standing
 from dovetail.kube.live.pod_group_watches import POD_GROUPS, PodGroupWatches
+from dovetail.kube.objects import core as objects
 from tests.kube.live.stage import Stage, gpu_node, waiting
 
 KIND = POD_GROUPS[0]

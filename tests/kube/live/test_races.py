@@ -8,12 +8,12 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from dovetail.kube import objects
 from dovetail.kube.api.typed import Ref
 from dovetail.kube.api.watch import Changed, Deleted, Replaced
 from dovetail.kube.live.binder import Fate
 from dovetail.kube.live.kernels import Kernels
 from dovetail.kube.live.patience import is_refusal
+from dovetail.kube.objects import core as objects
 from dovetail.model.events import PodGone
 from dovetail.model.pod import Group
 from tests.kube.live.stage import Stage, bound, gpu_node, read, waiting

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.kube import objects
 from dovetail.kube.api.typed import Ref
 from dovetail.kube.api.watch import Changed, Deleted
+from dovetail.kube.conversion.requests import pod_from
+from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live import reader as reading
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.reader import Reader
-from dovetail.kube.requests import pod_from
-from dovetail.kube.settings import Settings
+from dovetail.kube.objects import core as objects
 from dovetail.model.events import NodeChanged, NodeGone
 from dovetail.model.pod import Pod
 from tools.controlplane.objects import gpu_limits, node, pod

@@ -8,21 +8,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.engine.explain import explain
-from dovetail.engine.findings import Findings, find
-from dovetail.engine.members import Members
+from dovetail.engine.rights.members import Members
 from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.why.explain import explain
+from dovetail.engine.why.findings import Findings, find
 from dovetail.engine.wording import in_one_sentence
 from dovetail.kube.api.watch import Changed
-from dovetail.kube.gangs import Gangs
-from dovetail.kube.groups import Standing
+from dovetail.kube.conversion.gangs import Gangs
+from dovetail.kube.conversion.groups import Standing
+from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live import reasons
 from dovetail.kube.live.known import Known, Stand
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.reader import Reader
 from dovetail.kube.live.reasons import Reasons
 from dovetail.kube.live.volume_mirror import TYPES, VolumeMirror
-from dovetail.kube.settings import Settings
 from dovetail.model.decision import Decision
 from dovetail.model.events import GroupArrived, QuotaChanged, VolumesChanged, Wait
 from dovetail.model.pod import Group, Pod, Quota

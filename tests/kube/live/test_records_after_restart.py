@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from dovetail.kube.api.watch import Replaced
+from dovetail.kube.conversion.seals import SEAL, Seals
+from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.bare import bare_running
 from dovetail.kube.live.binding import binding
-from dovetail.kube.seals import SEAL, Seals
-from dovetail.kube.settings import Settings
 from dovetail.model.decision import Decision, Share
 from dovetail.model.events import NodeChanged, PodObserved, QuotaChanged
 from dovetail.model.pod import Quota

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.reader import Reader
-from dovetail.kube.settings import Settings
 from tests.kube.live.stage import Stage, gpu_node, read, waiting
 from tests.kube.manifests import GPU, MEM, Object
 

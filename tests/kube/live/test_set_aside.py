@@ -15,18 +15,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.engine.audit import contradictions
-from dovetail.engine.ledger import Ledger
-from dovetail.engine.neighbours import Neighbours
-from dovetail.engine.node_rows import NodeRows
+from dovetail.engine.ledger.audit import contradictions
+from dovetail.engine.ledger.ledger import Ledger
+from dovetail.engine.ledger.node_rows import NodeRows
+from dovetail.engine.ledger.requests import Requests
 from dovetail.engine.observe import Observed
-from dovetail.engine.related import Related
-from dovetail.engine.requests import Requests
+from dovetail.engine.rules.pod_counts import Neighbours
+from dovetail.engine.rules.pod_rules import Related
 from dovetail.engine.scheduler import Scheduler
-from dovetail.kube import objects
 from dovetail.kube.api.typed import Ref, Unreadable
 from dovetail.kube.api.watch import Replaced
-from dovetail.kube.groups import GroupName
+from dovetail.kube.conversion.groups import GroupName
+from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.driver import Driver
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.namespaces import Namespaces
@@ -34,7 +34,7 @@ from dovetail.kube.live.reader import Reader
 from dovetail.kube.live.reasons import Reasons
 from dovetail.kube.live.remarks import Remarks
 from dovetail.kube.log import ERROR
-from dovetail.kube.settings import Settings
+from dovetail.kube.objects import core as objects
 from tests.kube.live.stage import Hands, Stage, bound, gpu_node, waiting
 from tests.kube.manifests import Object
 
@@ -194,7 +194,7 @@ async def test_a_running_pod_that_cannot_be_read_stays_charged(monkeypatch: pyte
         (bind,) = stage.hands.binds
     item = bound("bad", bind)  # it runs on one of the two cards, and a scheduler starts
     if point == "recorded_shares":
-        monkeypatch.setattr("dovetail.kube.records.recorded_shares", _raise)
+        monkeypatch.setattr("dovetail.kube.conversion.records.recorded_shares", _raise)
     else:
         monkeypatch.setattr(Reader, point, _only_bad(getattr(Reader, point)))
     async with Stage() as stage:
@@ -330,7 +330,7 @@ def test_a_bad_namespace_or_pod_group_is_taken_as_it_was(monkeypatch: pytest.Mon
     assert mirror.gangs.minimum(name.key) == 2
     mirror.hear_pod_groups([Replaced([], [Unreadable(Ref("ml", "g", ""), "no")])], api_group)
     assert mirror.gangs.minimum(name.key) == 2
-    monkeypatch.setattr("dovetail.kube.gangs.minimum_of", _raise)
+    monkeypatch.setattr("dovetail.kube.conversion.gangs.minimum_of", _raise)
     mirror.hear_pod_groups([Replaced([group], [])], api_group)
     assert mirror.gangs.minimum(name.key) == 2
     bad = objects.Namespace(metadata=objects.Meta(name="ml", labels={"a": "b"}))

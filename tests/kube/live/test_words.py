@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dovetail.engine.findings import Findings
+from dovetail.engine.why.findings import Findings
 from dovetail.engine.wording import Lacking
 from dovetail.kube.live.words import (
     MAX_NOTE_BYTES,

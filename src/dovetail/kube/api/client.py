@@ -26,7 +26,7 @@ from dovetail.kube.api.kubeconfig import ConfigError
 from dovetail.kube.api.pages import Ahead, Heard
 from dovetail.kube.api.typed import UNREADABLE, Page, Reader
 from dovetail.kube.api.wire import Broken, Wire
-from dovetail.kube.problems import printable
+from dovetail.kube.objects.problems import printable
 
 T = TypeVar("T")
 Json = bytes | bytearray

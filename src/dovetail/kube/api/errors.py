@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from dovetail.kube.problems import printable
+from dovetail.kube.objects.problems import printable
 
 LONGEST_MESSAGE = 1_000
 

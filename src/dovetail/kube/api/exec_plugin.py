@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from dovetail.kube.api.kubeconfig import ConfigError, Connection, Exec
-from dovetail.kube.problems import printable
+from dovetail.kube.objects.problems import printable
 
 LONGEST_RUN = 60.0  # seconds
 

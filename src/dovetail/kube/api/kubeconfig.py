@@ -20,8 +20,8 @@ import yaml
 
 from dovetail import files
 from dovetail.kube.api.proxy import proxy_for
-from dovetail.kube.problems import printable
-from dovetail.kube.yaml_text import TextError, documents
+from dovetail.kube.files.yaml_text import TextError, documents
+from dovetail.kube.objects.problems import printable
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _LOOPBACK = re.compile(r"http://(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?(/|\Z)")

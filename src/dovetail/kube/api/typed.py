@@ -10,9 +10,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from dovetail.engine.collector import collector_off
-from dovetail.kube.objects import without_nulls
-from dovetail.kube.problems import printable
+from dovetail.engine.kernel.collector import collector_off
+from dovetail.kube.objects.core import without_nulls
+from dovetail.kube.objects.problems import printable
 
 T = TypeVar("T")
 Body = bytes | bytearray | memoryview

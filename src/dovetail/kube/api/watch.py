@@ -13,7 +13,7 @@ import msgspec
 
 from dovetail.kube.api.errors import Status, status_of
 from dovetail.kube.api.typed import UNREADABLE, Reader, Ref, Unreadable, ref_of, version_of
-from dovetail.kube.problems import printable
+from dovetail.kube.objects.problems import printable
 
 T = TypeVar("T")
 LONGEST_LINE = 32 * 2**20  # bytes; etcd keeps objects of 1.5 MiB

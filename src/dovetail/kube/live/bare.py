@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from dovetail.kube import objects
-from dovetail.kube.amounts import amount
-from dovetail.kube.assigned import recorded_shares
-from dovetail.kube.problems import Problems
-from dovetail.kube.vendors import DEFAULT_VENDORS, Vendors
+from dovetail.kube.conversion.amounts import amount
+from dovetail.kube.conversion.assigned import recorded_shares
+from dovetail.kube.conversion.vendors import DEFAULT_VENDORS, Vendors
+from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.problems import Problems
 from dovetail.model.device import WHOLE_COMPUTE
 from dovetail.model.node import CPU, MEMORY
 from dovetail.model.pod import Container, DeviceAsk, Pod, RunningPod, Trust

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Protocol
 
-from dovetail.kube import objects
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError, Conflict, Forbidden, NotFound, Throttled, Unauthorized, Unavailable
 from dovetail.kube.api.retry import BACKOFF, REAL, Gate, World
+from dovetail.kube.conversion.seals import NO_SEALS, Seals
+from dovetail.kube.conversion.vendors import Vendors
 from dovetail.kube.live.binding import LABELS_SINCE, NODE, binding, pod_path
 from dovetail.kube.live.election import only_while
 from dovetail.kube.live.fencing import PodUnreadable, put_stamp, read_pod
 from dovetail.kube.log import WARNING, Log, silent
-from dovetail.kube.seals import NO_SEALS, Seals
-from dovetail.kube.vendors import Vendors
+from dovetail.kube.objects import core as objects
 from dovetail.model.events import Bind
 from dovetail.model.node import Node
 

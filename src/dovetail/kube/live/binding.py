@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dovetail.kube.assigned import encode
-from dovetail.kube.seals import NO_SEALS, SEAL, Seals
-from dovetail.kube.vendors import Vendors
+from dovetail.kube.conversion.assigned import encode
+from dovetail.kube.conversion.seals import NO_SEALS, SEAL, Seals
+from dovetail.kube.conversion.vendors import Vendors
 from dovetail.model.decision import Decision
 from dovetail.model.node import Enforcer, Node
 from dovetail.model.pod import Pod

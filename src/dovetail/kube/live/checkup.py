@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.usage import CardUse, NodeUse, own_cards, usage
-from dovetail.kube import objects
 from dovetail.kube.api.watch import Changed
+from dovetail.kube.conversion.records import CHANGED
+from dovetail.kube.conversion.seals import SEAL
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.reader import Held, Reader
-from dovetail.kube.problems import Problem
-from dovetail.kube.records import CHANGED
-from dovetail.kube.seals import SEAL
+from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.problems import Problem
 from dovetail.model.events import NodeChanged, PodObserved
 from dovetail.model.pod import Pod
 

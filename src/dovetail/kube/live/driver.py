@@ -14,7 +14,6 @@ from typing import Any
 
 from dovetail.engine.recheck import objection
 from dovetail.engine.scheduler import Scheduler
-from dovetail.kube import objects
 from dovetail.kube.api.watch import Changed
 from dovetail.kube.live.arrivals import Arrivals
 from dovetail.kube.live.binder import Binder, Fate, Outcome
@@ -34,6 +33,7 @@ from dovetail.kube.live.set_aside import Fault, SetAside
 from dovetail.kube.live.tell import Condition, Note, Teller
 from dovetail.kube.live.words import cut, where_to
 from dovetail.kube.log import DEBUG, WARNING, Log
+from dovetail.kube.objects import core as objects
 from dovetail.model.events import (
     Bind,
     Effect,

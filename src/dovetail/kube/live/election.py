@@ -22,7 +22,7 @@ from dovetail.kube.api.typed import UNREADABLE
 from dovetail.kube.live.lease import KIND, UNMARKED, Lease, Marks, Meta, Spec
 from dovetail.kube.live.times import to_microsecond
 from dovetail.kube.log import ERROR, INFO, WARNING, Level, Log
-from dovetail.kube.problems import printable
+from dovetail.kube.objects.problems import printable
 
 _LEASE = msgspec.json.Decoder(Lease)
 

@@ -15,7 +15,6 @@ from contextlib import suppress
 
 import msgspec
 
-from dovetail.kube import objects
 from dovetail.kube.api.client import Api, Json
 from dovetail.kube.api.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from dovetail.kube.api.retry import BACKOFF, REAL, Gate, World
@@ -25,6 +24,7 @@ from dovetail.kube.live.election import only_while
 from dovetail.kube.live.known import Known
 from dovetail.kube.live.reader import EPOCH
 from dovetail.kube.log import WARNING, Log
+from dovetail.kube.objects import core as objects
 
 _PODS = Reader(objects.Pod)
 AT_ONCE = 32

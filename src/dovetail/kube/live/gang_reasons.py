@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dovetail.engine.gathering import gathered, incomplete
 from dovetail.engine.scheduler import Scheduler
-from dovetail.kube.groups import Standing, group_name
+from dovetail.engine.why.gathering import gathered, incomplete
+from dovetail.kube.conversion.groups import Standing, group_name
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.tell import Condition
 from dovetail.kube.live.words import condition_reason, cut, why_refused, without_numbers

@@ -14,15 +14,15 @@ from datetime import datetime
 
 import msgspec
 
-from dovetail.kube import objects
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError, Conflict, Forbidden, NotFound
 from dovetail.kube.api.retry import BACKOFF, REAL, World
 from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
+from dovetail.kube.conversion.settled import has_hami_plugin
 from dovetail.kube.live.election import either, only_while
 from dovetail.kube.live.times import to_second
 from dovetail.kube.log import ERROR, WARNING, Log
-from dovetail.kube.settled import has_hami_plugin
+from dovetail.kube.objects import core as objects
 from dovetail.model.events import Bind
 from dovetail.model.pod import Pod
 

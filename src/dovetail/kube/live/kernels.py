@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from dovetail.engine.build import Pair, pair_of
+from dovetail.engine.kernel.build import Pair, pair_of
 from dovetail.engine.scheduler import Scheduler
 from dovetail.kube.live.warm import NotCompiled, title
 from dovetail.kube.log import WARNING, Log

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from dovetail.kube import objects
 from dovetail.kube.api.typed import is_older
 from dovetail.kube.api.watch import Changed, Deleted, Event, NotServed, Replaced
-from dovetail.kube.gangs import Gangs
-from dovetail.kube.groups import GroupName, Standing
+from dovetail.kube.conversion.gangs import Gangs
+from dovetail.kube.conversion.groups import GroupName, Standing
 from dovetail.kube.live.known import Known, Stand
 from dovetail.kube.live.namespaces import Namespaces
 from dovetail.kube.live.patience import is_refusal
 from dovetail.kube.live.reader import EPOCH, TERMINAL, Reader
 from dovetail.kube.live.set_aside import Fault
 from dovetail.kube.live.settling import SETTLE_SECONDS, Settling, oldest_first
-from dovetail.kube.problems import Problem
+from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.problems import Problem
 from dovetail.model.events import (
     Event as Happening,
 )

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dovetail.kube import objects
 from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
+from dovetail.kube.objects import core as objects
 
 Change = tuple[str, dict[str, str] | None]  # a name and its labels, None = it is gone
 

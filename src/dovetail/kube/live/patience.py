@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dovetail.kube import objects
+from dovetail.kube.objects import core as objects
 
 FIRST, LONGEST = 1.0, 300.0  # seconds
 FORGET = 600.0  # a quiet time after which all is forgiven

@@ -23,7 +23,7 @@ from dovetail.kube.api.typed import UNREADABLE
 from dovetail.kube.live.election import Terms, either
 from dovetail.kube.live.lease import ROOT, Lease, LeaseList, Marks
 from dovetail.kube.log import ERROR, WARNING, Log
-from dovetail.kube.problems import printable
+from dovetail.kube.objects.problems import printable
 
 LONG_DEAD = 60.0  # seconds between its last renewal and now with which a Lease seen for the first time is dead
 LONGEST = 600.0  # seconds, as --lease-seconds allows: a longer duration is not believed

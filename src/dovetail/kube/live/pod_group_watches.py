@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dovetail.kube import objects
 from dovetail.kube.api.reflector import Reflector
 from dovetail.kube.api.watch import Event, NotServed, Replaced
-from dovetail.kube.groups import KUBERNETES, Standing
+from dovetail.kube.conversion.groups import KUBERNETES, Standing
 from dovetail.kube.live.driver import Driver
 from dovetail.kube.log import Log
+from dovetail.kube.objects import core as objects
 
 Kind = tuple[str, str]  # API group, version
 # Those that are not served have no objects.

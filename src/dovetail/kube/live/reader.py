@@ -14,24 +14,24 @@ from typing import NamedTuple
 
 import msgspec
 
-from dovetail.kube import objects
-from dovetail.kube.assigned import has_record, recorded_shares, without_finished_init
-from dovetail.kube.bounded import pod_labels
-from dovetail.kube.decode import Found
-from dovetail.kube.groups import named_group
-from dovetail.kube.known_names import names_of
+from dovetail.kube.conversion.assigned import has_record, recorded_shares, without_finished_init
+from dovetail.kube.conversion.bounded import pod_labels
+from dovetail.kube.conversion.groups import named_group
+from dovetail.kube.conversion.known_names import names_of
+from dovetail.kube.conversion.nodes import NodeReading, read_node
+from dovetail.kube.conversion.owners import Owners, created, maker
+from dovetail.kube.conversion.records import CHANGED, UNVERIFIED, Account, account, trace_of
+from dovetail.kube.conversion.requests import Template, pod_from
+from dovetail.kube.conversion.resize import UNRESIZED
+from dovetail.kube.conversion.seals import SEAL
+from dovetail.kube.conversion.settings import IGNORE, WEBHOOK, Settings
+from dovetail.kube.conversion.vendors import Vendors
+from dovetail.kube.files.decode import Found
 from dovetail.kube.live.bare import bare_running
 from dovetail.kube.live.binding import BIND_TIME, BOUND_BY, NODE, PHASE, TIME
 from dovetail.kube.live.kept import Kept
-from dovetail.kube.nodes import NodeReading, read_node
-from dovetail.kube.owners import Owners, created, maker
-from dovetail.kube.problems import Problem, Problems
-from dovetail.kube.records import CHANGED, UNVERIFIED, Account, account, trace_of
-from dovetail.kube.requests import Template, pod_from
-from dovetail.kube.resize import UNRESIZED
-from dovetail.kube.seals import SEAL
-from dovetail.kube.settings import IGNORE, WEBHOOK, Settings
-from dovetail.kube.vendors import Vendors
+from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.problems import Problem, Problems
 from dovetail.model.decision import Share
 from dovetail.model.pod import Pod, RunningPod
 

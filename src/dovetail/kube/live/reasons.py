@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 
-from dovetail.engine.findings import INTERPRETED_COST, MOST_LOOKS, Findings, find
 from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.why.findings import INTERPRETED_COST, MOST_LOOKS, Findings, find
 from dovetail.kube.live.gang_reasons import GangReasons, gist, is_tried, own_refusal, waits_singly
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.tell import Condition

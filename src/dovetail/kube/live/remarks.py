@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from hashlib import blake2b
 
 from dovetail.kube.live.tell import Note
-from dovetail.kube.problems import Problem
+from dovetail.kube.objects.problems import Problem
 from dovetail.model.pod import Pod
 
 MOST_PER_POD = 10  # events

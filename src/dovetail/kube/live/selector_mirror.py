@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from dovetail.kube.api.watch import Changed, Deleted, Event, NotServed, Replaced
+from dovetail.kube.conversion.selectors import REPLICA_SET, SERVICE, Controller, Labelled, selector_of
 from dovetail.kube.live.set_aside import Fault
-from dovetail.kube.selectors import REPLICA_SET, SERVICE, Controller, Labelled, selector_of
 from dovetail.model.events import SelectorChanged
 from dovetail.model.relations import Selector
 

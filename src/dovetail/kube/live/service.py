@@ -11,14 +11,15 @@ from typing import Any
 
 import msgspec
 
-from dovetail.engine.collector import collector_off
+from dovetail.engine.kernel.collector import collector_off
 from dovetail.engine.scheduler import Scheduler
 from dovetail.kube.api.client import Api, Json
 from dovetail.kube.api.errors import ApiError, Forbidden, Unavailable
 from dovetail.kube.api.reflector import Reflector
 from dovetail.kube.api.retry import retrying
 from dovetail.kube.api.typed import version_of
-from dovetail.kube.gangs import Gangs
+from dovetail.kube.conversion.gangs import Gangs
+from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.binder import Binder
 from dovetail.kube.live.driver import Driver
 from dovetail.kube.live.election import TERMS, Arrival, Election, OtherNames, Terms
@@ -37,7 +38,6 @@ from dovetail.kube.live.volume_mirror import VolumeMirror
 from dovetail.kube.live.volumes import HeldBack, Task, bind_volumes
 from dovetail.kube.live.warm import pairs_of
 from dovetail.kube.log import Log
-from dovetail.kube.settings import Settings
 from dovetail.model.events import Bind
 
 COLLECT = (20_000, 10, 10)  # as gc.set_threshold: at Python's 700 a burst is mostly looked through for garbage

@@ -15,12 +15,12 @@ from traceback import extract_tb
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.engine.faults import Subject, mend, simplified
-from dovetail.kube import objects
 from dovetail.kube.live.bare import bare_pod
 from dovetail.kube.live.tell import Condition, Note
 from dovetail.kube.live.words import cut
 from dovetail.kube.log import DEBUG, ERROR
-from dovetail.kube.problems import printable
+from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.problems import printable
 from dovetail.model.events import (
     Effect,
     Event,

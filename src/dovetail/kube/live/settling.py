@@ -1,4 +1,4 @@
-"""Which nodes are settled, by what was seen of them before and of other nodes; see kube/settled.py for the rest.
+"""Which nodes are settled, by what was seen of them before and of other nodes; the rest is in conversion/settled.py.
 
 Four rules need more than one Node object:
 
@@ -14,9 +14,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from dovetail.kube import objects
-from dovetail.kube.nodes import NodeReading
-from dovetail.kube.settled import CardSource
+from dovetail.kube.conversion.nodes import NodeReading
+from dovetail.kube.conversion.settled import CardSource
+from dovetail.kube.objects import core as objects
 from dovetail.model.device import Device
 from dovetail.model.node import Enforcer, Node
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from dovetail.kube import objects
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.reflector import Reflector
 from dovetail.kube.api.typed import Unreadable
 from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
-from dovetail.kube.decode import Found
+from dovetail.kube.conversion.quotas import quota_from
+from dovetail.kube.conversion.vendors import Vendors
+from dovetail.kube.files.decode import Found
 from dovetail.kube.live.driver import Driver
 from dovetail.kube.live.hami_lock import HamiLocks
 from dovetail.kube.live.pod_group_watches import PodGroupWatches
@@ -19,9 +20,8 @@ from dovetail.kube.live.selector_mirror import WATCHED, SelectorMirror
 from dovetail.kube.live.set_aside import Fault
 from dovetail.kube.live.volume_mirror import PATHS, TYPES, VolumeMirror
 from dovetail.kube.log import WARNING, Log
-from dovetail.kube.problems import Problems
-from dovetail.kube.quotas import quota_from
-from dovetail.kube.vendors import Vendors
+from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.problems import Problems
 from dovetail.model.events import QuotaChanged, VolumesChanged
 from dovetail.model.pod import Quota
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
-from dovetail.kube.decode import Found
+from dovetail.kube.conversion.volumes import volume_fact
+from dovetail.kube.files.decode import Found
 from dovetail.kube.live.set_aside import Fault
-from dovetail.kube.problems import Problem, Problems
-from dovetail.kube.volume_objects import STORAGE_GROUP, VOLUME_KINDS
-from dovetail.kube.volumes import volume_fact
+from dovetail.kube.objects.problems import Problem, Problems
+from dovetail.kube.objects.volumes import STORAGE_GROUP, VOLUME_KINDS
 from dovetail.model.volumes import Claim, Volume, VolumeFact
 
 PATHS = {  # kind -> where its objects of all namespaces are listed and watched

@@ -18,8 +18,8 @@ import msgspec
 from dovetail.kube.api.client import Json, Patch
 from dovetail.kube.api.errors import ApiError, Conflict, NotFound
 from dovetail.kube.api.retry import REAL, World, retrying
-from dovetail.kube.volume_objects import PersistentVolume, PersistentVolumeClaim
-from dovetail.kube.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
+from dovetail.kube.conversion.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE
+from dovetail.kube.objects.volumes import PersistentVolume, PersistentVolumeClaim
 from dovetail.model.volumes import Claim, Volume, VolumeChoice
 
 TIMEOUT = 600.0  # seconds; kube-scheduler's bindTimeoutSeconds

@@ -14,8 +14,8 @@ from contextlib import suppress
 from time import monotonic
 
 from dovetail import kernel_cache
-from dovetail.engine.build import Pair, builder, pair_of
-from dovetail.kube.settings import Settings
+from dovetail.engine.kernel.build import Pair, builder, pair_of
+from dovetail.kube.conversion.settings import Settings
 from dovetail.model.pod import Profile
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
@@ -112,7 +112,7 @@ async def _in_child(names: Sequence[str]) -> None:
 
 def _mark(pair: Pair) -> str:
     """numba keeps code of each processor apart: a folder filled elsewhere may hold nothing for this one."""
-    from dovetail.engine import native  # numba takes 0.3 s and 90 MB: in the thread that compiles or loads
+    from dovetail.engine.kernel import native  # numba takes 0.3 s and 90 MB: in the thread that compiles or loads
 
     return f"live {written(pair)} {native.machine()}"
 

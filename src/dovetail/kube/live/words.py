@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dovetail.engine.findings import Findings
+from dovetail.engine.why.findings import Findings
 from dovetail.engine.wording import in_one_sentence
 from dovetail.model.decision import Share
 from dovetail.model.node import Enforcer, Node

@@ -1,0 +1,1 @@
+"""One file a command of dovetail: its options, and what it calls."""

@@ -1,0 +1,194 @@
+"""`dovetail compare`: policies against a baseline, over seeds and traces, on all cores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dovetail.cli.errors import INTERRUPTED, Refused
+from dovetail.cli.output.progress import Countdown, progress
+from dovetail.cli.output.terminal import echo_styled, say, tell_unused_folders
+from dovetail.cli.sim_options import (
+    GENERATED,
+    Wanted,
+    check_targets,
+    complete_policies,
+    parse_policies,
+    parse_seeds,
+    sim_options,
+)
+
+if TYPE_CHECKING:
+    from dovetail.cli.sim_files import Files
+    from dovetail.sim.compare import RunResults
+
+DEFAULT_POLICIES = "best-fit,fgd"
+_FILE = click.Path(path_type=Path)
+
+
+@click.command(short_help="Compare policies over seeds and traces.")
+@click.option(
+    "--trace",
+    "--pods",
+    "traces",
+    multiple=True,
+    metavar="FILE|generated",
+    type=_FILE,
+    help="Jobs of a file, openb's lists included; needs --nodes. Repeat it.  [default: generated]",
+)
+@click.option(
+    "--nodes", multiple=True, metavar="FILE", type=_FILE, help="Machines: one file for all traces, or one for each."
+)
+@click.option(
+    "--order",
+    "orders",
+    multiple=True,
+    metavar="FILE",
+    type=_FILE,
+    help="Published orders (.npz), one for each trace; {trace} in the name stands for the trace's.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    default=(DEFAULT_POLICIES,),
+    show_default=DEFAULT_POLICIES,
+    metavar="A,B,…",
+    shell_complete=complete_policies,
+    help="NODE or NODE/GPU. Repeat it, or separate by commas; see `dovetail policies`.",
+)
+@click.option(
+    "--baseline",
+    metavar="POLICY",
+    shell_complete=complete_policies,
+    help="What the others are compared with.  [default: the first]",
+)
+@click.option("--seeds", default="42-51", show_default=True, metavar="N-M", help="Such as 42-51 or 1,2,5-7.")
+@click.option("--workers", type=click.IntRange(1, 1024), metavar="N", help="Processes.  [default: one a core]")
+@click.option(
+    "--on",
+    metavar="WHERE",
+    help="Run elsewhere: dask://HOST:PORT, ray://HOST:PORT, or ray (of this machine). Needs the extra dask or ray.",
+)
+@click.option("--no-cache", is_flag=True, help="Run everything again, and keep nothing.")
+@sim_options
+@click.pass_context
+def compare(
+    context: click.Context,
+    /,
+    traces: tuple[Path, ...],
+    nodes: tuple[Path, ...],
+    orders: tuple[Path, ...],
+    policies: tuple[str, ...],
+    baseline: str | None,
+    seeds: str,
+    workers: int | None,
+    on: str | None,
+    no_cache: bool,
+    output: str,
+    plot: Path | None,
+    report: Path | None,
+    **wanted: Any,
+) -> None:
+    """Run every policy on every trace under every seed, and say how far they are from a baseline.
+
+    Differences are taken seed by seed, with their 95 % interval. Finished runs are kept: Ctrl-C shows what is there,
+    and the same command goes on from it. docs/simulator.md describes the table, the JSON and the CSV.
+
+    \b
+    Examples:
+      dovetail compare
+      dovetail compare --policy best-fit,fgd,binpack/spread --baseline best-fit --seeds 1-20 --report policies.html
+      dovetail compare --mode time --jobs 2000 --seeds 1-5 --policy binpack,fgd
+      dovetail compare --nodes nodes.csv --trace monday.csv --trace friday.csv --plot week.svg
+      dovetail compare --nodes N.csv --trace openb_pod_list_default.csv --order 'openb_order_{trace}.npz' -o json
+      dovetail compare --on dask://head:8786 --seeds 1-200
+    """
+    asked = Wanted(**wanted)
+    names, wanted_seeds = _policies(policies, baseline), parse_seeds(seeds)
+    sources = _sources(traces or (Path(GENERATED),), nodes, orders)
+    check_targets(plot, report)
+    files, generated = any(pods for pods, _, _ in sources), any(pods is None for pods, _, _ in sources)
+    asked.check(files, generated, bool(orders))
+    with progress("Reading"):
+        from dovetail.cli import sim_files
+        from dovetail.cli.output import comparison as compare_output
+        from dovetail.sim.compare import RunResults, plan
+
+        with sim_files.refusals():
+            cases, left_out = sim_files.read_cases([_files(source) for source in sources], asked)
+            findings = RunResults(plan(cases, names, wanted_seeds, asked.setting()))
+    with sim_files.refusals():
+        complete = _run(findings, on, workers, no_cache)
+        base = baseline or names[0]
+        if findings.found:
+            echo_styled(compare_output.text(findings, base, output, left_out))
+            sim_files.write_pictures(findings.results, plot, report, base)
+    if not complete:
+        for line in compare_output.missing_lines(findings):
+            say(line)
+        context.exit(INTERRUPTED)
+
+
+def _policies(values: tuple[str, ...], baseline: str | None) -> list[str]:
+    """The baseline first: what is cut short has something to be compared with."""
+    found = parse_policies(values)
+    return found if baseline is None else [baseline, *(name for name in found if name != baseline)]
+
+
+Source = tuple[Path | None, Path | None, Path | None]  # pods, nodes, order; without pods it is generated
+
+
+def _sources(traces: Sequence[Path], nodes: Sequence[Path], orders: Sequence[Path]) -> list[Source]:
+    files = [path for path in traces if str(path) != GENERATED]
+    if not files and (nodes or orders):
+        raise Refused("--nodes and --order go with --trace FILE; for generated jobs say --cluster")
+    if files and not nodes:
+        raise Refused("--trace FILE needs --nodes: which machines do they run on?")
+    if len(nodes) not in (0, 1, len(files)):
+        raise Refused(f"--nodes is given {len(nodes)} times for {len(files)} traces; give one for all, or one for each")
+    pattern = len(orders) == 1 and "{trace}" in str(orders[0])
+    if orders and not pattern and len(orders) != len(files):
+        raise Refused(
+            f"--order is given {len(orders)} times for {len(files)} traces; "
+            "give one for each, or a name with {trace} in it for all"
+        )
+    found: list[Source] = []
+    for path in traces:
+        if str(path) == GENERATED:
+            found.append((None, None, None))
+            continue
+        at = sum(pods is not None for pods, _, _ in found)
+        order = (orders[0] if pattern else orders[at]) if orders else None
+        found.append((path, nodes[min(at, len(nodes) - 1)], order))
+    return found
+
+
+def _files(source: Source) -> Files | None:
+    from dovetail.cli.sim_files import Files
+    from dovetail.sim.compare import order_file
+    from dovetail.sim.load import trace_name
+
+    pods, nodes, order = source
+    if pods is None or nodes is None:
+        return None
+    return Files(pods, nodes, None if order is None else order_file(order, trace_name(pods)))
+
+
+def _run(findings: RunResults, on: str | None, workers: int | None, no_cache: bool) -> bool:
+    """False where Ctrl-C came before the end."""
+    from dovetail.sim.compare import run_all
+    from dovetail.sim.results_cache import ResultsCache
+
+    countdown = Countdown("Replaying")
+    try:
+        with progress(lambda: str(countdown)):
+            run_all(findings, countdown.say, on=on, workers=workers, cache=None if no_cache else ResultsCache())
+    except KeyboardInterrupt:
+        return False
+    finally:
+        tell_unused_folders()
+    return True

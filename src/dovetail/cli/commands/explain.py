@@ -1,0 +1,54 @@
+"""`dovetail explain`: why a pod lands where it does, or why it waits and what would help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dovetail.cli.errors import ALL_PLACED, BAD_INPUT, SOMETHING_PENDING
+from dovetail.cli.options import Asked, cluster_options
+from dovetail.cli.output.progress import progress
+from dovetail.cli.output.terminal import echo, echo_styled
+
+
+@click.command(short_help="Why a pod lands where it does, or why it waits.")
+@click.argument("target", nargs=-1, required=True, metavar="[pod] NAME")
+@cluster_options
+@click.pass_context
+def explain(context: click.Context, /, target: tuple[str, ...], output: str, **asked: Any) -> None:
+    """Say why the pod NAME lands where it does, or why it waits.
+
+    For a placed pod: the scores of the runners-up. For a pending one: what every node lacks, and the smallest single
+    change that would place it. The change has been tried, not guessed.
+
+    NAME is a pod, or a workload, which stands for its first pending pod.
+
+    \b
+    Examples:
+      dovetail explain summariser -n search -f examples/what-if
+      dovetail explain pod demo-a-0 -f examples/demo/cluster.yaml -f examples/demo/demo-a.yaml
+      kubectl get nodes,pods -A -o yaml | dovetail explain deployment/web -f - -f web.yaml -o wide
+
+    Exit codes: 0 the pod has a place, 3 it stays pending, 2 the input is wrong.
+    """
+    with progress("Reading"):
+        from dovetail.cli import explaining, planning
+        from dovetail.cli.output import encoding, plan_table
+        from dovetail.cli.output import explanation as explain_text
+        from dovetail.model.reason import Reason
+
+        wanted = explaining.parse_target(target, asked["namespace"])
+        case = planning.read(Asked(**asked))
+    with progress(planning.activity(case)):
+        found, problems = explaining.answer(case, wanted)
+    if output in encoding.FORMATS:
+        echo(encoding.encode(explain_text.document(found, problems), output))
+    else:
+        for line in plan_table.problem_lines(problems, case.given.ignored, output == "wide"):
+            echo_styled(line, err=True)
+        echo_styled("\n".join(explain_text.lines(found, output == "wide")))
+    refused = found.decision is not None and found.decision.reason == Reason.INVALID_REQUEST
+    if refused or planning.of_severity(problems, "error"):
+        context.exit(BAD_INPUT)
+    context.exit(SOMETHING_PENDING if explain_text.state(found) == "pending" else ALL_PLACED)

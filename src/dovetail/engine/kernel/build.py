@@ -1,0 +1,261 @@
+"""One definition of every kernel function and policy, run interpreted or compiled, for any profile.
+
+A kernel function names a few *hooks* (`node_score`, `key_first`, …). `specialise` makes a copy of it, and of everything
+it calls, in which the hooks are the profile's policies; with `compiled`, numba compiles each copy. The copies carry the
+profile in their names, so numba's cache on disk keeps them apart; editing any source file gives another cache folder
+(see dovetail/kernel_cache.py), because numba looks for changes only in the file of the function itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from hashlib import sha256
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dovetail.engine.kernel import book as kernel_book
+from dovetail.engine.kernel import choose as kernel_choose
+from dovetail.engine.kernel import joint as kernel_joint
+from dovetail.engine.kernel import lone as kernel_lone
+from dovetail.engine.kernel import place as kernel_place
+from dovetail.engine.kernel.state import (
+    STYLE_ALONE,
+    STYLE_FIELDS,
+    STYLE_IDLE_ONLY,
+    STYLE_NUMA_SIGN,
+    STYLE_SET,
+    STYLE_SIGN,
+    Batch,
+    State,
+)
+from dovetail.model.pod import Profile
+from dovetail.policies import device_spread
+from dovetail.policies.rows import Ints, NodePolicy
+from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
+
+LONGEST_CHAIN = 4
+Hooks = Mapping[str, Callable[..., Any]]
+Pair = tuple[str, tuple[str, ...]]  # a node policy and a chain of device policies
+Place = Callable[[State, Batch], None]
+_KEY_HOOKS = ("key_first", "key_second", "key_third", "key_fourth")
+
+# A joint policy orders and chooses cards itself; first-fit is the order in which it sees them.
+JOINT_CHAIN = ("first-fit",)
+JOINT_HOOKS: Hooks = {
+    "look": kernel_joint.look_jointly,
+    "look_at_each": kernel_joint.look_at_each_jointly,
+    "node_score": kernel_joint.worth_as_score,
+    "score_line": kernel_joint.own_line,
+    "second_look": kernel_joint.no_second_look,
+    "choose_all": kernel_joint.choose_jointly,
+    "choose_set": kernel_joint.choose_set_jointly,
+}
+
+LONE_HOOKS: Hooks = {"remember": kernel_lone.remember_nothing, "roll_back": kernel_lone.roll_nothing_back}
+LONE_JOINT_HOOKS: Hooks = {
+    "choose_one_by_one": kernel_lone.choose_never,
+    "choose_set": kernel_choose.no_set,
+    "node_refusal": kernel_lone.shortage,
+}
+
+
+class Kernel(NamedTuple):
+    """What a profile runs."""
+
+    node_policy: NodePolicy
+    style: Ints
+    place_groups: Place
+    place_lone: Place  # the same, for lone pods with one ask at the most, outside transactions and quotas
+    which_fit: Callable[[State, Batch, int], int]
+    survey: Place  # what every node says to one pod
+
+
+class Lens(NamedTuple):
+    """The interpreted functions of a profile, for looking at single nodes and cards."""
+
+    style: Ints
+    choose_all: Callable[..., int]
+    node_refusal: Callable[..., int]
+    order_cards: Callable[..., int]
+    points: Callable[[State, int, int, Ints], float]  # of a node that fits: state, row, shape, arguments
+
+
+class BookKeeping(NamedTuple):
+    """What does not depend on the profile."""
+
+    charge: Callable[[State, int, int], None]
+    release: Callable[[State, Ints], None]
+    roll_back: Callable[[State, int], None]
+    settle: Callable[[State], None]
+
+
+class Builder:
+    """Makes kernels and keeps them: plain Python, or compiled by numba and kept in `cache` on disk."""
+
+    def __init__(self, compiled: bool, cache: bool = False) -> None:
+        self.compiled = compiled
+        self._cache = cache
+        self._made: dict[tuple[Any, ...], Callable[..., Any]] = {}  # (function, hooks it reaches) -> copy
+        self._kernels: dict[Pair, Kernel] = {}
+        self._lenses: dict[Pair, Lens] = {}
+
+    def kernel(self, profile: Profile) -> Kernel:
+        key = (profile.node, profile.device)
+        if key not in self._kernels:
+            hooks, style = profile_hooks(profile)
+            lone = {**hooks, **LONE_HOOKS, **(LONE_JOINT_HOOKS if "offer" in hooks else {})}
+            self._kernels[key] = Kernel(
+                NODE_POLICIES[profile.node],
+                style,
+                self._door("place_groups", hooks),
+                self._door("place_groups", lone),
+                self._door("which_fit", hooks),
+                self._door("survey", hooks),
+            )
+        return self._kernels[key]
+
+    def warm(self, profile: Profile) -> None:
+        """Compile all that the profile runs, book-keeping included, or load it from disk: nothing is compiled later."""
+        from dovetail.engine.kernel import native
+
+        kernel = self.kernel(profile)
+        doors = (kernel.place_groups, kernel.place_lone, kernel.which_fit, kernel.survey, *self.book_keeping())
+        for door in doors:
+            assert isinstance(door, partial)
+            native.warm_entry(door.args[0])
+
+    def lens(self, profile: Profile) -> Lens:
+        key = (profile.node, profile.device)
+        if key not in self._lenses:
+            hooks, style = profile_hooks(profile)
+            self._lenses[key] = Lens(
+                style,
+                self.specialise(kernel_choose.choose_all, hooks),
+                self.specialise(kernel_choose.node_refusal, hooks),
+                self.specialise(kernel_choose.order_cards, hooks),
+                self._points(profile, hooks, style),
+            )
+        return self._lenses[key]
+
+    def _points(self, profile: Profile, hooks: Hooks, style: Ints) -> Callable[[State, int, int, Ints], float]:
+        score = NODE_POLICIES[profile.node].score
+        if score is not None:
+            return lambda state, i, s, args: score(state.rows, i, state.wants, s, args)
+        joint = self.specialise(kernel_joint.points_now, hooks)
+        return lambda state, i, s, args: joint(state, i, s, style)
+
+    def book_keeping(self) -> BookKeeping:
+        if not self.compiled:
+            return BookKeeping(kernel_book.charge, kernel_book.release, kernel_book.roll_back, kernel_book.settle)
+        from dovetail.engine.kernel import native
+
+        names = (native.charge_entry, native.release_entry, native.roll_back_entry, native.settle_entry)
+        entries = [self.specialise(entry, {}) for entry in names]
+        call = native.Caller()
+        return BookKeeping(*(partial(call, entry) for entry in entries))
+
+    def _door(self, name: str, hooks: Hooks) -> Callable[..., Any]:
+        """Compiled when it is first used."""
+        if not self.compiled:
+            plain: Callable[..., Any] = getattr(kernel_place, name)
+            return self.specialise(plain, hooks)
+        from dovetail.engine.kernel import native  # numba takes 0.3 s and 90 MB: only for those who need it
+
+        entries: dict[str, Callable[..., Any]] = {
+            "place_groups": native.place_entry,
+            "which_fit": native.fits_entry,
+            "survey": native.survey_entry,
+        }
+        return partial(native.Caller(), self.specialise(entries[name], hooks))
+
+    def specialise(self, function: Callable[..., Any], hooks: Hooks) -> Callable[..., Any]:
+        """A copy of `function` that calls copies of its helpers, with the hooks put in."""
+        assert isinstance(function, FunctionType)
+        used = sorted(hook for hook in _hooks_reached(function, hooks))
+        key = (function, *((hook, hooks[hook]) for hook in used))
+        if key not in self._made:
+            scope = dict(function.__globals__)
+            for name in _helpers(function):
+                scope[name] = self.specialise(hooks.get(name, scope[name]), hooks)
+            names = "_".join(f"{hook}={hooks[hook].__module__}.{hooks[hook].__name__}" for hook in used)
+            tag = sha256(names.encode()).hexdigest()[:16]  # names of files have their limits
+            copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
+            copy.__module__, copy.__qualname__ = function.__module__, f"{function.__qualname__}__{tag}"
+            self._made[key] = self._compile(copy) if self.compiled else copy
+        return self._made[key]
+
+    def _compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        from dovetail.engine.kernel import native  # numba takes 0.3 s and 90 MB: only for those who need it
+
+        compiled: Callable[..., Any] = native.compile_function(function, self._cache)
+        return compiled
+
+
+def pair_of(profile: Profile) -> Pair:
+    """What decides which kernel a profile runs: its policies, without weights. A joint policy asks no device policy."""
+    joint = NODE_POLICIES[profile.node].offer is not None
+    return (profile.node, JOINT_CHAIN if joint else profile.device)
+
+
+@cache
+def builder(compiled: bool, on_disk: bool = False) -> Builder:
+    """One per process: what was compiled for one scheduler serves the next."""
+    return Builder(compiled, on_disk)
+
+
+def profile_hooks(profile: Profile) -> tuple[dict[str, Callable[..., Any]], Ints]:
+    """Everything a profile puts into the kernel: functions, and its style as data."""
+    node = NODE_POLICIES[profile.node]
+    if node.offer is not None and node.worth is not None:
+        hooks, style = device_hooks(JOINT_CHAIN)
+        style[STYLE_SET], style[STYLE_SIGN] = True, 1
+        return hooks | dict(JOINT_HOOKS) | {"offer": node.offer, "node_worth": node.worth}, style
+    assert node.score is not None
+    hooks, style = device_hooks(profile.device)
+    style[STYLE_SIGN] = -1 if node.lowest_wins else 1
+    return hooks | {"node_score": node.score}, style
+
+
+def device_hooks(chain: tuple[str, ...]) -> tuple[dict[str, Callable[..., Any]], Ints]:
+    """The keys a chain sorts by, and its style as data.
+
+    A policy that stands alone breaks ties by NUMA node and position, a chain by index (HAMi's gpu_policy.go); in a
+    chain only sort keys order, and a chain without any is ordered like spread.
+    """
+    policies = [DEVICE_POLICIES[name] for name in chain]
+    alone = len(policies) == 1 and not policies[0].is_chain
+    keys = [policy.key for policy in policies if policy.key is not None]
+    if not keys:
+        keys = [policies[0].alone_key if alone and policies[0].alone_key is not None else device_spread.key]
+    keys += [kernel_choose.no_key] * (LONGEST_CHAIN - len(keys))
+    hooks: dict[str, Callable[..., Any]] = dict(zip(_KEY_HOOKS, keys, strict=True))
+    choosers = [policy.choose for policy in policies if policy.choose is not None]
+    hooks["choose_set"] = choosers[0] if choosers else kernel_choose.no_set
+    style = np.zeros(STYLE_FIELDS, dtype=np.int64)
+    style[STYLE_ALONE] = alone
+    style[STYLE_NUMA_SIGN] = -1 if alone and policies[0].lowest_numa_first else 1
+    style[STYLE_SET] = bool(choosers)
+    style[STYLE_IDLE_ONLY] = any(policy.idle_only for policy in policies)
+    return hooks, style
+
+
+def _helpers(function: FunctionType) -> list[str]:
+    """Global names the function calls that are functions of ours."""
+    scope = function.__globals__
+    return [
+        name
+        for name in function.__code__.co_names
+        if isinstance(scope.get(name), FunctionType) and scope[name].__module__.startswith("dovetail.")
+    ]
+
+
+def _hooks_reached(function: FunctionType, hooks: Hooks) -> set[str]:
+    reached: set[str] = set()
+    for name in _helpers(function):
+        if name in hooks:
+            reached.add(name)
+        reached |= _hooks_reached(hooks.get(name, function.__globals__[name]), hooks)  # type: ignore[arg-type]
+    return reached

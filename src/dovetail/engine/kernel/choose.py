@@ -1,0 +1,367 @@
+"""Which cards: order them by the profile's keys, walk them, take the first that fit (HAMi's Sort and Fit).
+
+`key_first` … `key_fourth` and `choose_set` are put in per profile by engine/kernel/build.py.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dovetail.engine.kernel.fit import ask_refusal, card_fits, card_refusal, node_shortage
+from dovetail.engine.kernel.state import (
+    KEYS,
+    NONE,
+    STYLE_ALONE,
+    STYLE_IDLE_ONLY,
+    STYLE_NUMA_SIGN,
+    STYLE_SET,
+    UNLIMITED,
+    Floats,
+    Int,
+    Scratch,
+)
+from dovetail.model.reason import Reason
+from dovetail.policies.cards import link_between, memory_on
+from dovetail.policies.rows import (
+    ACCEPTED_BITS,
+    ASK_COMPUTE,
+    ASK_CONTAINER,
+    ASK_COUNT,
+    ASK_KIND,
+    ASK_MEMORY,
+    ASK_PERCENT,
+    ASK_RULE,
+    ASK_VENDOR,
+    CARD_MEMORY,
+    CARDS,
+    COMPUTE,
+    FIRST_ASK,
+    INDEX,
+    KINDS_THERE,
+    LAST_ASK,
+    MOST_COMPUTE_FREE,
+    MOST_MEMORY_FREE,
+    NO_CARDS,
+    NO_PERCENT,
+    NUMA,
+    NUMA_BIND,
+    SLOTS,
+    VENDOR,
+    WEIGHT_COMPUTE,
+    WEIGHT_MEMORY,
+    WEIGHT_SLOTS,
+    Card,
+    Ints,
+    Rows,
+    Wants,
+)
+
+_INIT = 0  # ContainerKind.INIT
+_TOO_FEW_FIT = int(Reason.CARDS_TOO_FEW_FIT)
+_MEMORY, _COMPUTE, _TYPE = int(Reason.CARD_MEMORY), int(Reason.CARD_COMPUTE), int(Reason.CARD_TYPE)
+
+
+def no_key(card: Card) -> float:
+    return 0.0
+
+
+def no_set(
+    rows: Rows,
+    i: int,
+    wants: Wants,
+    s: int,
+    a: int,
+    held: Ints,
+    fitting: Ints,
+    fits: int,
+    chosen: Ints,
+    room: Ints,
+) -> None:
+    for n in range(wants.ask[a, ASK_COUNT]):
+        chosen[n] = fitting[n]
+
+
+key_first = key_second = key_third = key_fourth = no_key
+choose_set = no_set
+
+
+def see_card(rows: Rows, wants: Wants, i: int, d: int, s: int, a: int, held: Ints, draw: int) -> Card:
+    return Card(
+        rows.card[i, d, INDEX],
+        rows.card[i, d, NUMA],
+        rows.card[i, d, SLOTS],
+        rows.card[i, d, CARD_MEMORY],
+        rows.card[i, d, COMPUTE],
+        held[d, SLOTS],
+        held[d, CARD_MEMORY],
+        held[d, COMPUTE],
+        memory_on(rows, wants, i, d, a),
+        wants.ask[a, ASK_COMPUTE],
+        wants.shape[s, WEIGHT_SLOTS],
+        wants.shape[s, WEIGHT_COMPUTE],
+        wants.shape[s, WEIGHT_MEMORY],
+        draw,
+    )
+
+
+def sooner(keys: Floats, x: int, y: int) -> bool:
+    """Does card x come before card y? Position is the last key, so there are no ties."""
+    for k in range(KEYS):
+        if keys[x, k] != keys[y, k]:
+            return bool(keys[x, k] > keys[y, k])
+    return False
+
+
+def order_cards(
+    rows: Rows, wants: Wants, i: int, s: int, a: int, held: Ints, style: Ints, draw: int, work: Scratch
+) -> int:
+    """Write the vendor's cards into work.order, the one to try first at the front; returns how many."""
+    bound = wants.rule[wants.ask[a, ASK_RULE], NUMA_BIND]
+    alone = style[STYLE_ALONE]
+    count = 0
+    for d in range(rows.fact[i, CARDS]):
+        if rows.card[i, d, VENDOR] != wants.ask[a, ASK_VENDOR]:
+            continue
+        card = see_card(rows, wants, i, d, s, a, held, draw)
+        work.keys[d, 0] = style[STYLE_NUMA_SIGN] * card.numa if bound else 0.0
+        work.keys[d, 1] = key_first(card)
+        work.keys[d, 2] = key_second(card)
+        work.keys[d, 3] = key_third(card)
+        work.keys[d, 4] = key_fourth(card)
+        work.keys[d, 5] = card.numa if alone else card.ordinal
+        work.keys[d, 6] = d
+        at = count
+        while at > 0 and sooner(work.keys, d, work.order[at - 1]):
+            work.order[at] = work.order[at - 1]
+            at -= 1
+        work.order[at] = d
+        count += 1
+    return count
+
+
+def slack(rows: Rows, i: int, d: int, held: Ints, work: Scratch, k: int) -> int:
+    """What the pod held of card `d` at its worst moment and does not hold now: taking so much costs no quota again."""
+    return int(work.peak[d, k] - (held[d, k] - rows.held[i, d, k]))
+
+
+def collect(
+    rows: Rows,
+    wants: Wants,
+    i: int,
+    a: int,
+    held: Ints,
+    left: Ints,
+    style: Ints,
+    wants_set: Int,
+    start: Int,
+    stop: Int,
+    work: Scratch,
+) -> int:
+    """Cards of work.order[start:stop] that fit, into work.fitting; stops when it has enough, unless a set is chosen."""
+    vendor, count = wants.ask[a, ASK_VENDOR], wants.ask[a, ASK_COUNT]
+    memory_left, compute_left = left[vendor, 0], left[vendor, 1]
+    if wants_set:  # any subset may be chosen, so each card may take its part of the quota only
+        memory_left, compute_left = memory_left // count, compute_left // count
+    got = 0
+    for n in range(start, stop):
+        d = work.order[n]
+        spare, idle = slack(rows, i, d, held, work, CARD_MEMORY), slack(rows, i, d, held, work, COMPUTE)
+        if (
+            card_refusal(rows, wants, i, d, a, held, style[STYLE_IDLE_ONLY], memory_left + spare, compute_left + idle)
+            == 0
+        ):
+            work.fitting[got] = d
+            got += 1
+            if not wants_set:
+                memory_left -= max(0, memory_on(rows, wants, i, d, a) - spare)
+                compute_left -= max(0, wants.ask[a, ASK_COMPUTE] - idle)
+                if got == count:
+                    return got
+    return got
+
+
+def closeness(rows: Rows, i: int, cards: Ints, count: int) -> int:
+    total = 0
+    for x in range(count):
+        for y in range(x):
+            total += link_between(rows, i, cards[x], cards[y])
+    return total
+
+
+def choose(
+    rows: Rows,
+    wants: Wants,
+    i: int,
+    s: int,
+    a: int,
+    held: Ints,
+    left: Ints,
+    style: Ints,
+    draw: int,
+    work: Scratch,
+) -> bool:
+    """The cards for one ask, in work.best. With numa-bind all come from one NUMA node."""
+    count = wants.ask[a, ASK_COUNT]
+    bound = wants.rule[wants.ask[a, ASK_RULE], NUMA_BIND]
+    cards = order_cards(rows, wants, i, s, a, held, style, draw, work)
+    best = NONE
+    start: Int = np.int64(0)  # a literal would be a type of its own and compile everything below twice
+    while start < cards:
+        stop: Int = cards
+        if bound:
+            stop = start + 1
+            while stop < cards and rows.card[i, work.order[stop], NUMA] == rows.card[i, work.order[start], NUMA]:
+                stop += 1
+        got = collect(rows, wants, i, a, held, left, style, style[STYLE_SET], start, stop, work)
+        if got < count and style[STYLE_SET]:  # not every set keeps within the quota, but the first that fit might
+            got = collect(rows, wants, i, a, held, left, style, np.int64(0), start, stop, work)
+        if got >= count:
+            if got == count:
+                no_set(rows, i, wants, s, a, held, work.fitting, got, work.chosen, work.room)
+            else:
+                choose_set(rows, i, wants, s, a, held, work.fitting, got, work.chosen, work.room)
+            total = closeness(rows, i, work.chosen, count) if style[STYLE_SET] else 0
+            if total > best:
+                best = total
+                for n in range(count):
+                    work.best[n] = work.chosen[n]
+            if not style[STYLE_SET]:
+                return True
+        start = stop
+    return bool(best > NONE)
+
+
+def take(rows: Rows, wants: Wants, i: int, a: int, held: Ints, left: Ints, work: Scratch, picked: Int) -> Int:
+    """Put the chosen cards of one ask on the working copy and on the list; returns the list's length."""
+    vendor, compute = wants.ask[a, ASK_VENDOR], wants.ask[a, ASK_COMPUTE]
+    for n in range(wants.ask[a, ASK_COUNT]):
+        d = work.best[n]
+        memory = memory_on(rows, wants, i, d, a)
+        more = max(0, memory - slack(rows, i, d, held, work, CARD_MEMORY))
+        busier = max(0, compute - slack(rows, i, d, held, work, COMPUTE))
+        held[d, SLOTS] += 1
+        held[d, CARD_MEMORY] += memory
+        held[d, COMPUTE] += compute
+        work.peak[d, CARD_MEMORY] += more
+        work.peak[d, COMPUTE] += busier
+        left[vendor, 0] -= more
+        left[vendor, 1] -= busier
+        work.picked[picked, 0] = a
+        work.picked[picked, 1] = d
+        work.picked[picked, 2] = memory
+        picked += 1
+    return picked
+
+
+def copy_into(target: Ints, source: Ints) -> None:
+    """Element by element: a slice assignment costs numba five seconds of compiling."""
+    for x in range(source.shape[0]):
+        for y in range(source.shape[1]):
+            target[x, y] = source[x, y]
+
+
+def choose_all(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: Ints, draw: int, work: Scratch) -> int:
+    """Cards for every container, into work.picked; returns how many, or NONE minus the ask that found none.
+
+    Init containers run alone and one after another: each starts from the sidecars before it. The others add up. A quota
+    counts each card at its worst moment.
+    """
+    copy_into(work.run, rows.held[i])
+    copy_into(work.left, quota)
+    for d in range(rows.fact[i, CARDS]):
+        work.peak[d, CARD_MEMORY] = 0
+        work.peak[d, COMPUTE] = 0
+    picked: Int = np.int64(0)
+    trial_of = NONE
+    for a in range(wants.shape[s, FIRST_ASK], wants.shape[s, LAST_ASK]):
+        held = work.run
+        if wants.ask[a, ASK_KIND] == _INIT:
+            if wants.ask[a, ASK_CONTAINER] != trial_of:
+                trial_of = wants.ask[a, ASK_CONTAINER]
+                copy_into(work.trial, work.run)
+            held = work.trial
+        if not choose(rows, wants, i, s, a, held, work.left, style, draw, work):
+            return int(NONE - (a - wants.shape[s, FIRST_ASK]))
+        picked = take(rows, wants, i, a, held, work.left, work, picked)
+    return int(picked)
+
+
+def enough_cards(rows: Rows, wants: Wants, i: int, a: int, style: Ints) -> int:
+    """For the usual pod with one ask and no quota: 0 where as many cards fit as it asks for. Which ones can wait."""
+    count, found = wants.ask[a, ASK_COUNT], 0
+    for d in range(rows.fact[i, CARDS]):
+        if not card_fits(rows, wants, i, d, a, style[STYLE_IDLE_ONLY]):
+            continue
+        if rows.card[i, d, VENDOR] == wants.ask[a, ASK_VENDOR]:
+            found += 1
+            if found == count:
+                return 0
+    return _TOO_FEW_FIT if found > 0 else last_refusal(rows, wants, i, a, style)
+
+
+def last_refusal(rows: Rows, wants: Wants, i: int, a: int, style: Ints) -> int:
+    """What the last of the vendor's cards says."""
+    held, reason = rows.held[i], 0
+    for d in range(rows.fact[i, CARDS]):
+        if rows.card[i, d, VENDOR] == wants.ask[a, ASK_VENDOR]:
+            reason = card_refusal(rows, wants, i, d, a, held, style[STYLE_IDLE_ONLY], UNLIMITED, UNLIMITED)
+    return int(reason)
+
+
+class Sieve(NamedTuple):
+    """What a request is first held against a row with: numbers, looked up once for many rows."""
+
+    mask: int
+    shape: int
+    ask: int  # the first
+    memory: int  # MiB of the first card; less than nothing where no card is asked for
+    compute: int
+    kinds: int  # of card accepted, as bits
+
+
+def sieve_of(wants: Wants, mask: int, s: int) -> Sieve:
+    a = wants.shape[s, FIRST_ASK]
+    if a == wants.shape[s, LAST_ASK]:
+        return Sieve(mask, s, a, -1, -1, -1)
+    memory = wants.ask[a, ASK_MEMORY] if wants.ask[a, ASK_PERCENT] == NO_PERCENT else 0
+    return Sieve(mask, s, a, memory, wants.ask[a, ASK_COMPUTE], wants.rule[wants.ask[a, ASK_RULE], ACCEPTED_BITS])
+
+
+def no_card_left(rows: Rows, i: int, sieve: Sieve) -> int:
+    """One look at what the emptiest cards have left: refuses most rows without touching a card. 0 = perhaps."""
+    gate = rows.gate
+    if sieve.compute > gate[i, MOST_COMPUTE_FREE]:
+        return _COMPUTE
+    if sieve.memory > gate[i, MOST_MEMORY_FREE]:
+        return _MEMORY
+    return _TYPE if gate[i, KINDS_THERE] & sieve.kinds == 0 and gate[i, KINDS_THERE] != NO_CARDS else 0
+
+
+def node_refusal(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: Ints, draw: int, work: Scratch) -> int:
+    """Why node `i` cannot take shape `s` now, or 0."""
+    short = node_shortage(rows, wants, i, s)
+    if short != 0:
+        return short
+    first, last = wants.shape[s, FIRST_ASK], wants.shape[s, LAST_ASK]
+    if first == last:
+        return 0
+    refused, at = 0, last
+    for a in range(first, last):
+        refused = ask_refusal(rows, wants, i, a)
+        if refused != 0:
+            at = a
+            break
+    if at == first:
+        return refused
+    vendor = wants.ask[first, ASK_VENDOR]
+    plain = last - first == 1 and wants.rule[wants.ask[first, ASK_RULE], NUMA_BIND] == 0
+    if plain and quota[vendor, 0] == UNLIMITED and quota[vendor, 1] == UNLIMITED:
+        return enough_cards(rows, wants, i, first, style)
+    found = choose_all(rows, wants, i, s, style, quota, draw, work)
+    failed = first + (NONE - found)
+    if found >= 0 or at <= failed:  # of several asks the first that fails speaks
+        return refused
+    lacking = enough_cards(rows, wants, i, failed, style)
+    return lacking if lacking != 0 else _TOO_FEW_FIT

@@ -1,0 +1,342 @@
+"""How compiled code sees the state: one pointer instead of fifty arrays.
+
+numba hands a named tuple of arrays to every function value by value: with our state that is some four hundred arguments
+a call and reference counts on each access, and 43 s of compiling instead of 12. Here a named tuple is laid out once as
+a table of 64-bit words (address and shape of each array, addresses of nested tables), compiled code gets the table's
+address, and `state.rows.used` loads from it. Nothing counts references: the caller keeps the arrays alive.
+"""
+
+from __future__ import annotations
+
+from typing import Any, get_type_hints
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.codegen import JITCodeLibrary
+from numba.core.imputils import lower_getattr_generic
+from numba.core.registry import cpu_target
+from numba.core.targetconfig import TargetConfig
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.extending import intrinsic, models, register_model
+
+from dovetail.engine.kernel.book import charge, release, roll_back, settle
+from dovetail.engine.kernel.collector import collector_off
+from dovetail.engine.kernel.place import place_groups, survey, which_fit
+from dovetail.engine.kernel.state import Batch, Book, Journal, Scratch, State, Vectors
+from dovetail.policies.rows import Rows, Wants
+
+ELEMENTS = {"int64": types.int64, "float64": types.float64, "uint8": types.uint8, "int32": types.int32}
+
+
+class NativeTable(types.Type):  # type: ignore[misc]
+    """A named tuple as compiled code sees it. `fields` is ((name, type), …)."""
+
+    def __init__(self, title: str, fields: tuple[tuple[str, Any], ...]) -> None:
+        self.fields = fields
+        self.offsets: dict[str, int] = {}
+        at = 0
+        for name, kind in fields:
+            self.offsets[name] = at
+            at += 1 + (kind.ndim if isinstance(kind, types.Array) else 0)
+        self.words = at
+        self.dtypes = {name: np.dtype(str(kind.dtype)) for name, kind in fields if isinstance(kind, types.Array)}
+        super().__init__(name=f"dovetail.{title}({', '.join(f'{n}: {k}' for n, k in fields)})")
+
+
+@register_model(NativeTable)
+class TableModel(models.OpaqueModel):  # type: ignore[misc]
+    """A pointer."""
+
+
+@infer_getattr
+class TableAttributes(AttributeTemplate):  # type: ignore[misc]
+    key = NativeTable
+
+    def generic_resolve(self, table: NativeTable, name: str) -> Any:
+        return dict(table.fields).get(name)
+
+
+@lower_getattr_generic(NativeTable)  # type: ignore[untyped-decorator]
+def load_field(context: Any, builder: Any, table: NativeTable, value: Any, name: str) -> Any:
+    kind = dict(table.fields)[name]
+    words = builder.bitcast(value, cgutils.intp_t.as_pointer())
+
+    def word(n: int) -> Any:
+        """Tables never change while compiled code runs; LLVM must be told, or it looks again after every store."""
+        loaded = builder.load(builder.gep(words, [context.get_constant(types.intp, table.offsets[name] + n)]))
+        loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
+        return loaded
+
+    if isinstance(kind, NativeTable):
+        return builder.inttoptr(word(0), context.get_value_type(kind))
+    if not isinstance(kind, types.Array):
+        return word(0)
+    itemsize = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+    shape = [word(1 + axis) for axis in range(kind.ndim)]
+    strides = [itemsize]
+    for length in reversed(shape[1:]):
+        strides.insert(0, builder.mul(strides[0], length))
+    data = builder.inttoptr(word(0), context.get_data_type(kind.dtype).as_pointer())
+    return _array(context, builder, kind, data=data, itemsize=itemsize, shape=shape, strides=strides)
+
+
+def _array(context: Any, builder: Any, kind: Any, **parts: Any) -> Any:
+    """The array as numba sees it, put together at once: `populate_array` does it by way of the stack, in thrice as many
+    instructions, and a kernel looks at arrays hundreds of times. Nobody owns it, and nobody asks its size."""
+    model = context.data_model_manager[kind]
+    array = ir.Constant(context.get_value_type(kind), None)  # all zero
+    for name, part in parts.items():
+        position = model.get_field_position(name)
+        if isinstance(part, list):
+            for axis, word in enumerate(part):
+                array = builder.insert_value(array, word, [position, axis])
+        else:
+            array = builder.insert_value(array, part, position)
+    return array
+
+
+def table_of(tuple_class: Any, dimensions: dict[str, int]) -> NativeTable:
+    """The layout of a named tuple whose fields are C-ordered arrays, nested named tuples or integers."""
+    fields: list[tuple[str, Any]] = []
+    for name, hint in get_type_hints(tuple_class).items():
+        if hint in TABLES:
+            fields.append((name, TABLES[hint]))
+        elif hint is int:
+            fields.append((name, types.int64))
+        else:
+            element = np.dtype(hint.__args__[1].__args__[0]).name
+            fields.append((name, types.Array(ELEMENTS[element], dimensions[name], "C")))
+    return NativeTable(tuple_class.__name__, tuple(fields))
+
+
+TABLES: dict[Any, NativeTable] = {}
+AXES: tuple[tuple[Any, str], ...] = (  # how many dimensions each array has
+    (
+        Rows,
+        "cap 2 used 2 scored 2 card 3 held 3 sums 2 gate 2 free 3 left 2 hosts 2 fact 2 rank 1 link 3 peers 2"
+        " enforced 1 outlook 1",
+    ),
+    (Wants, "need 2 scored 2 shape 2 ask 2 rule 2 kind_ok 2 uuids 1"),
+    (Book, "pod 2 entry 2 peer_row 1"),
+    (
+        Vectors,
+        "score 2 scored 1 refused 2 best 2 high 2 leader 2 most 2 seen 1 stamp 1 older 1 newer 1 spoilt 1 stale 1"
+        " example 1 tally 2 tallied 1",
+    ),
+    (Journal, "line 2 used 2 scored 2 held 3 sums 2 hosts 2"),
+    (
+        Scratch,
+        "run 2 trial 2 peak 2 left 2 order 1 fitting 1 chosen 1 best 1 keys 2 picked 2 room 2",
+    ),
+    (State, "masks 2 heads 1"),
+    (
+        Batch,
+        "shape 1 mask 1 scores 1 vector 1 owner 1 draw 1 group_end 1 group_need 1 args 1 style 1 quota 2 results 2"
+        " taken_from 1 taken 2",
+    ),
+)
+for _class, _axes in AXES:
+    _words = _axes.split()
+    TABLES[_class] = table_of(_class, dict(zip(_words[::2], map(int, _words[1::2]), strict=True)))
+
+
+_last: dict[str, tuple[Any, int, Any]] = {}  # table -> the named tuple last laid out, where, what must stay alive
+
+
+def pack(values: Any) -> tuple[int, tuple[Any, ...]]:
+    """The address of a named tuple's table, and what must stay alive while it is used."""
+    table = TABLES[type(values)]
+    words, alive = np.empty(table.words, dtype=np.int64), [values]
+    at = 0
+    for value, (name, kind) in zip(values, table.fields, strict=True):
+        if isinstance(kind, NativeTable):
+            below = _last.get(kind.name)
+            if below is None or below[0] is not value:  # of a state, one part changes at a time
+                below = _last[kind.name] = (value, *pack(value))
+            words[at] = below[1]
+            alive.append(below)
+        elif isinstance(kind, types.Array):
+            if value.ndim != kind.ndim or value.dtype != table.dtypes[name] or not value.flags.c_contiguous:
+                raise TypeError(f"{table.name.partition('(')[0]}.{name}: {value.dtype} {value.shape} is not {kind}")
+            words[at] = value.__array_interface__["data"][0]
+            words[at + 1 : at + 1 + kind.ndim] = value.shape
+            at += kind.ndim
+        else:
+            words[at] = value
+        at += 1
+    alive.append(words)
+    return words.__array_interface__["data"][0], tuple(alive)
+
+
+def _at(table: NativeTable) -> Any:
+    @intrinsic  # type: ignore[untyped-decorator]
+    def at(typing_context: Any, address: Any) -> Any:
+        def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return table(types.intp), lower
+
+    return at
+
+
+state_at, batch_at = _at(TABLES[State]), _at(TABLES[Batch])
+
+
+def place_entry(state: int, batch: int) -> None:
+    place_groups(state_at(state), batch_at(batch))
+
+
+def fits_entry(state: int, batch: int, row: int) -> int:
+    return which_fit(state_at(state), batch_at(batch), row)
+
+
+def survey_entry(state: int, batch: int) -> None:
+    survey(state_at(state), batch_at(batch))
+
+
+def charge_entry(state: int, slot: int, sign: int) -> None:
+    charge(state_at(state), slot, sign)
+
+
+def release_entry(state: int, slots: Any) -> None:
+    release(state_at(state), slots)
+
+
+def roll_back_entry(state: int, start: int) -> None:
+    roll_back(state_at(state), start)
+
+
+def settle_entry(state: int) -> None:
+    settle(state_at(state))
+
+
+_INT, _SLOTS = types.int64, types.Array(types.int64, 1, "C")
+SIGNATURES = {  # of every entry, as Python calls it: the only ones that are ever compiled
+    "place_entry": (_INT, _INT),
+    "fits_entry": (_INT, _INT, _INT),
+    "survey_entry": (_INT, _INT),
+    "charge_entry": (_INT, _INT, _INT),
+    "release_entry": (_INT, _SLOTS),
+    "roll_back_entry": (_INT, _INT),
+    "settle_entry": (_INT,),
+}
+
+
+def warm_entry(entry: Any) -> None:
+    """Compile an entry, or load it from disk, without calling it. Making millions of objects, compiling would spend a
+    tenth of its time on looking for garbage among them."""
+    with collector_off():
+        entry.compile(SIGNATURES[entry.py_func.__name__])
+
+
+def machine() -> str:
+    """What compiled code is made for. numba keeps code of each processor apart, so that a folder filled on one machine
+    may hold nothing for another."""
+    return str(cpu_target.target_context.codegen().magic_tuple())
+
+
+# Nothing is allocated, no divisor is ever zero, and only entries are called from Python.
+SETTINGS = {"_nrt": False, "error_model": "numpy"}
+INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_inner: set[str] = set()  # names of functions that only compiled code calls
+
+
+def compile_function(function: Any, cache: bool) -> Any:
+    """Entries, which carry everything they call, are kept on disk; the others need not be."""
+    if function.__name__.endswith("_entry"):  # also those of other modules: an inner function cannot be called
+        return numba.njit(cache=cache, **SETTINGS)(function)
+    _inner.add(function.__qualname__)
+    return numba.njit(**SETTINGS, **INNER)(function)
+
+
+class Library(JITCodeLibrary):  # type: ignore[misc]
+    """numba optimises a function, and makes machine code of it, again at every level of calls. A function that only
+    compiled code calls is left as it is until its entry is done: 15 s of compiling instead of 40."""
+
+    def _optimize_final_module(self) -> None:
+        if self.name not in _inner:
+            super()._optimize_final_module()
+
+    def _finalize_final_module(self) -> None:
+        if self.name not in _inner:
+            super()._finalize_final_module()
+        else:
+            self._finalize_dynamic_globals()
+            self._finalized = True
+
+
+def use_library() -> None:
+    """Where numba is not made as we know it, everything works as before, only slower to compile."""
+    codegen = cpu_target.target_context.codegen()
+    known = ("_optimize_final_module", "_finalize_final_module", "_finalize_dynamic_globals")
+    if getattr(codegen, "_library_class", None) is not JITCodeLibrary or not all(
+        hasattr(JITCodeLibrary, n) for n in known
+    ):
+        return
+    set_env = codegen.set_env
+
+    def set_env_if_there(name: str, env: Any) -> None:
+        if codegen._engine.get_global_value_address(name):  # of an inner function there is none yet, nor any use
+            set_env(name, env)
+
+    codegen.set_env, codegen._library_class = set_env_if_there, Library
+
+
+def use_quick_flags() -> None:
+    """numba looks up every call by a key that holds the compiler's flags, and hashes and compares all two dozen of them
+    each time: a seventh of the time. Those that are set are the same nearly always, and say so sooner."""
+    plain_equal = TargetConfig.__eq__
+
+    def equal(mine: Any, theirs: Any) -> Any:
+        same = type(mine) is type(theirs) and mine._values == theirs._values
+        return True if same else plain_equal(mine, theirs)
+
+    if hasattr(TargetConfig(), "_values"):
+        TargetConfig.__eq__, TargetConfig.__hash__ = equal, lambda flags: hash(type(flags))
+
+
+use_library()
+use_quick_flags()
+
+
+class Caller:
+    """Calls entries with named tuples. The last state and the last few batches are laid out once, however often they
+    come."""
+
+    REMEMBERED = 8
+
+    def __init__(self) -> None:
+        self._state: State | None = None
+        self._at = 0  # its address
+        self._alive: tuple[Any, ...] = ()  # what must stay alive while it is used
+        self._packed: dict[int, tuple[Any, int, Any]] = {}  # id of a batch -> (batch, address, what must stay alive)
+        self._used: set[Any] = set()  # entries
+
+    def __call__(self, entry: Any, state: State, *others: Any) -> Any:
+        if entry not in self._used:
+            return self._first(entry, state, *others)
+        if state is not self._state:
+            self._at, self._alive = pack(state)
+            self._state = state
+        if others and type(others[0]) is Batch:
+            return entry(self._at, self._address(others[0]), *others[1:])
+        return entry(self._at, *others)
+
+    def _first(self, entry: Any, state: State, *others: Any) -> Any:
+        """Compiles, which makes millions of objects: looking for garbage among them would cost a tenth."""
+        self._used.add(entry)
+        with collector_off():
+            return self(entry, state, *others)
+
+    def _address(self, batch: Batch) -> int:
+        """The least recently used makes way."""
+        known = self._packed.pop(id(batch), None)  # an id in the table belongs to a batch that the table keeps alive
+        if known is None:
+            if len(self._packed) >= self.REMEMBERED:
+                del self._packed[next(iter(self._packed))]
+            known = (batch, *pack(batch))
+        self._packed[id(batch)] = known
+        return known[1]

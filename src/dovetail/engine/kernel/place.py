@@ -1,0 +1,333 @@
+"""Where: keep scores, score again only rows that moved, find the best without scanning, choose cards, book.
+
+`node_score` is put in per profile by kernel/build.py. Scores come before fit: a row is checked for fit only when it
+comes first, so most rows that move are never looked at card by card. Scores (`u`) are kept apart from who refused whom
+(`v`): a policy that does not look at the request, such as HAMi's, needs one set of scores for all. Rows stand in blocks
+of 16 and blocks in quarters of 16, each of which remembers its best: a row that moves costs at most one look at both.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dovetail.engine.kernel.book import add_entry, charge, new_pod, roll_back
+from dovetail.engine.kernel.choose import Sieve, choose_all, no_card_left, node_refusal, sieve_of
+from dovetail.engine.kernel.state import (
+    BLOCK,
+    FRESH,
+    INACTIVE,
+    JOURNAL_DEPTH,
+    JOURNAL_LENGTH,
+    MOVES,
+    NONE,
+    RESERVED,
+    RESULT_POD,
+    RESULT_REASON,
+    RESULT_ROW,
+    STYLE_SIGN,
+    TAKEN_CARD,
+    TAKEN_COMPUTE,
+    TAKEN_CONTAINER,
+    TAKEN_MEMORY,
+    Batch,
+    Int,
+    State,
+    Vectors,
+)
+from dovetail.model.reason import Reason
+from dovetail.policies.rows import (
+    ASK_COMPUTE,
+    ASK_CONTAINER,
+    ASK_KIND,
+    DRAW,
+    Ints,
+    Rows,
+    Wants,
+)
+
+_GROUP_NOT_PLACED, _NO_NODES = int(Reason.GROUP_NOT_PLACED), int(Reason.NO_NODES)
+_REASONS = 1 + max(Reason)
+NEVER = -np.inf  # no row at all
+
+
+def node_score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
+    return 0.0
+
+
+def score_row(state: State, batch: Batch, k: int, u: int, i: int) -> None:
+    points = node_score(state.rows, i, state.wants, batch.shape[k], batch.args)
+    state.vectors.score[u, i] = batch.style[STYLE_SIGN] * points
+
+
+def refresh_scores(state: State, batch: Batch, k: int, u: int) -> None:
+    """Score again what moved since these scores were last looked at. Many requests may share them."""
+    vectors, end = state.vectors, state.heads[MOVES]
+    older, stamp, start = vectors.older, vectors.stamp, vectors.scored[u]
+    if u == FRESH or start == NONE:
+        for i in range(state.size):
+            score_row(state, batch, k, u, i)
+    else:
+        ends = len(older) - 1
+        i = older[ends]
+        while i != ends and stamp[i] >= start:
+            score_row(state, batch, k, u, i)
+            i = older[i]
+    vectors.scored[u] = end
+
+
+def comes_first(points: float, row: int, high: float, best: int, rank: Ints) -> bool:
+    """Higher score, then smaller name. NONE is no row."""
+    return points > high or (points == high and best != NONE and row != NONE and rank[row] < rank[best])
+
+
+def score_line(u: int, v: int) -> int:
+    """Where the candidates' scores stand."""
+    return u
+
+
+def find_best(vectors: Vectors, rank: Ints, u: int, v: int, block: int) -> None:
+    """The best of the block's rows that are not refused."""
+    score, refused, u = vectors.score, vectors.refused, score_line(u, v)
+    best, high = NONE, NEVER
+    for i in range(block * BLOCK, (block + 1) * BLOCK):
+        points = score[u, i]
+        if points >= high and refused[v, i] == 0 and (best == NONE or points > high or rank[i] < rank[best]):
+            best, high = i, points
+    vectors.best[v, block] = best
+    vectors.high[v, block] = high
+
+
+def find_leader(vectors: Vectors, rank: Ints, v: int, quarter: int) -> None:
+    """The best of the quarter's blocks."""
+    best, high = vectors.best, vectors.high
+    leader, most = quarter * BLOCK, high[v, quarter * BLOCK]
+    for block in range(quarter * BLOCK + 1, min((quarter + 1) * BLOCK, best.shape[1])):
+        points = high[v, block]
+        if points >= most and comes_first(points, best[v, block], most, best[v, leader], rank):
+            leader, most = block, points
+    vectors.leader[v, quarter] = leader
+    vectors.most[v, quarter] = most
+
+
+def first_look(state: State, sieve: Sieve, i: int) -> int:
+    """Why row i is no candidate, as far as that can be told without looking at its cards."""
+    refused = state.masks[sieve.mask, i]
+    return int(refused) if refused != 0 else no_card_left(state.rows, i, sieve)
+
+
+def refuse(vectors: Vectors, v: int, i: int, code: int) -> None:
+    """Note why row i is no candidate; 0 = it is one."""
+    if vectors.tallied[v]:
+        vectors.tally[v, vectors.refused[v, i]] -= 1
+        vectors.tally[v, code] += 1
+    vectors.refused[v, i] = code
+
+
+def look(state: State, batch: Batch, k: int, sieve: Sieve, u: int, v: int, i: int) -> float:
+    """Is row i a candidate, and what is it worth? Its score is up to date."""
+    code = first_look(state, sieve, i)
+    refuse(state.vectors, v, i, code)
+    return state.vectors.score[u, i] if code == 0 else NEVER
+
+
+def look_at_each(state: State, batch: Batch, k: int, u: int, v: int) -> None:
+    sieve = sieve_of(state.wants, batch.mask[k], batch.shape[k])
+    for i in range(state.size):
+        look(state, batch, k, sieve, u, v, i)
+
+
+def look_at_all(state: State, batch: Batch, k: int, u: int, v: int) -> None:
+    vectors, rank = state.vectors, state.rows.rank
+    vectors.tallied[v] = 0
+    look_at_each(state, batch, k, u, v)
+    for i in range(state.size, vectors.refused.shape[1]):
+        vectors.refused[v, i] = INACTIVE
+    for block in range(vectors.best.shape[1]):
+        find_best(vectors, rank, u, v, block)
+    for quarter in range(vectors.leader.shape[1]):
+        find_leader(vectors, rank, v, quarter)
+
+
+def look_at_moved(state: State, batch: Batch, k: int, u: int, v: int, start: int) -> None:
+    """Rows that moved since `start` may fit again; find the best of the blocks they spoil."""
+    vectors, rank = state.vectors, state.rows.rank
+    best, high = vectors.best, vectors.high
+    leader, most = vectors.leader, vectors.most
+    older, stamp = vectors.older, vectors.stamp
+    spoilt, count = vectors.spoilt, 0
+    sieve = sieve_of(state.wants, batch.mask[k], batch.shape[k])
+    ends = len(older) - 1
+    i = older[ends]
+    while i != ends and stamp[i] >= start:
+        points = look(state, batch, k, sieve, u, v, i)
+        block = i // BLOCK
+        if best[v, block] == i and points < high[v, block]:  # the best got worse: another may be better now
+            spoilt[count] = block
+            count += 1
+        elif best[v, block] == i or comes_first(points, i, high[v, block], best[v, block], rank):
+            best[v, block], high[v, block] = i, points
+            quarter = block // BLOCK
+            now = leader[v, quarter]
+            if now == block or comes_first(points, i, most[v, quarter], best[v, now], rank):
+                leader[v, quarter], most[v, quarter] = block, points
+        i = older[i]
+    for n in range(count):
+        find_best(vectors, rank, u, v, spoilt[n])
+        vectors.stale[spoilt[n] // BLOCK] = 1
+    if count > 0:
+        for quarter in range(leader.shape[1]):
+            if vectors.stale[quarter]:
+                vectors.stale[quarter] = 0
+                find_leader(vectors, rank, v, quarter)
+
+
+def catch_up(state: State, batch: Batch, k: int, u: int, v: int) -> None:
+    """Bring the scores and the candidates of this request up to date."""
+    refresh_scores(state, batch, k, u)
+    vectors, end = state.vectors, state.heads[MOVES]
+    seen = vectors.seen[v]
+    if v == FRESH or seen == NONE:
+        look_at_all(state, batch, k, u, v)
+    else:
+        look_at_moved(state, batch, k, u, v, seen)
+    vectors.seen[v] = end
+
+
+def best_block(vectors: Vectors, rank: Ints, v: int) -> int:
+    """The block that holds the best row of all."""
+    best, leader, most = vectors.best, vectors.leader, vectors.most
+    found, high = leader[v, 0], most[v, 0]
+    for quarter in range(1, leader.shape[1]):
+        points = most[v, quarter]
+        if points >= high and comes_first(points, best[v, leader[v, quarter]], high, best[v, found], rank):
+            found, high = leader[v, quarter], points
+    return int(found)
+
+
+def second_look(state: State, batch: Batch, k: int, i: int) -> int:
+    """Why the best candidate does not fit after all, or 0: now its cards are looked at one by one."""
+    rows, wants, draw = state.rows, state.wants, batch.draw[k]
+    return node_refusal(rows, wants, i, batch.shape[k], batch.style, batch.quota, draw, state.scratch)
+
+
+def best_row(state: State, batch: Batch, k: int, u: int, v: int) -> int:
+    """The best row that fits, or NONE. Rows on top that do not fit are put aside until they move."""
+    vectors, rank = state.vectors, state.rows.rank
+    while True:
+        block = best_block(vectors, rank, v)
+        top = vectors.best[v, block]
+        if top == NONE:
+            return NONE
+        code = second_look(state, batch, k, top)
+        if code == 0:
+            return int(top)
+        refuse(vectors, v, top, code)
+        find_best(vectors, rank, u, v, block)
+        find_leader(vectors, rank, v, block // BLOCK)
+
+
+def which_fit(state: State, batch: Batch, i: int) -> int:
+    """For each pod of the batch, alone: could node i take it now? 1 or 0 in the first column of `results`; returns how
+    many it could take."""
+    total = 0
+    for k in range(len(batch.shape)):
+        fits = 0
+        if first_look(state, sieve_of(state.wants, batch.mask[k], batch.shape[k]), i) == 0:
+            s, draw = batch.shape[k], batch.draw[k]
+            if node_refusal(state.rows, state.wants, i, s, batch.style, batch.quota, draw, state.scratch) == 0:
+                fits = 1
+        batch.results[k, 0] = fits
+        total += fits
+    return total
+
+
+def survey(state: State, batch: Batch) -> None:
+    """What every node says to the batch's pod: 0 or why not in `refused`, its score in `score`; line FRESH of both."""
+    refresh_scores(state, batch, 0, FRESH)
+    look_at_each(state, batch, 0, FRESH, FRESH)
+    refused = state.vectors.refused
+    for i in range(state.size):
+        if refused[FRESH, i] == 0:
+            refused[FRESH, i] = second_look(state, batch, 0, i)
+
+
+def commonest_refusal(state: State, v: int) -> int:
+    """What most nodes said; the smallest code on ties."""
+    vectors = state.vectors
+    tally = vectors.tally
+    if vectors.tallied[v] == 0:
+        vectors.tallied[v] = 1
+        for code in range(tally.shape[1]):
+            tally[v, code] = 0
+        for i in range(state.size):
+            tally[v, vectors.refused[v, i]] += 1
+    best, most = 0, 0
+    for code in range(1, _REASONS):
+        if tally[v, code] > most:
+            best, most = code, tally[v, code]
+    return best if best > 0 else _NO_NODES
+
+
+def book_pod(state: State, batch: Batch, k: int, i: int) -> int:
+    """Choose the cards on the winning node, book them and note them; returns the pod's slot."""
+    wants, work = state.wants, state.scratch
+    picked = choose_all(state.rows, wants, i, batch.shape[k], batch.style, batch.quota, batch.draw[k], work)
+    slot = new_pod(state, i, batch.shape[k], batch.owner[k], RESERVED)
+    last: Int = np.int64(NONE)
+    for n in range(picked):
+        a = work.picked[n, 0]
+        last = add_entry(
+            state,
+            slot,
+            last,
+            wants.ask[a, ASK_CONTAINER],
+            wants.ask[a, ASK_KIND],
+            work.picked[n, 1],
+            work.picked[n, 2],
+            wants.ask[a, ASK_COMPUTE],
+        )
+        at = batch.taken_from[k] + n
+        batch.taken[at, TAKEN_CONTAINER], batch.taken[at, TAKEN_CARD] = wants.ask[a, ASK_CONTAINER], work.picked[n, 1]
+        batch.taken[at, TAKEN_MEMORY], batch.taken[at, TAKEN_COMPUTE] = work.picked[n, 2], wants.ask[a, ASK_COMPUTE]
+    charge(state, slot, 1)
+    return slot
+
+
+def place_one(state: State, batch: Batch, k: int) -> bool:
+    results, u, v = batch.results, batch.scores[k], batch.vector[k]
+    batch.args[DRAW] = batch.draw[k]
+    catch_up(state, batch, k, u, v)
+    i = best_row(state, batch, k, u, v)
+    if i == NONE:
+        results[k, RESULT_ROW], results[k, RESULT_POD] = NONE, NONE
+        results[k, RESULT_REASON] = commonest_refusal(state, v)
+        return False
+    results[k, RESULT_ROW], results[k, RESULT_REASON] = i, 0
+    results[k, RESULT_POD] = book_pod(state, batch, k, i)
+    return True
+
+
+def place_groups(state: State, batch: Batch) -> None:
+    """Place groups one after another, each with at least as many pods as it needs or not at all."""
+    results, start = batch.results, 0
+    for g in range(len(batch.group_end)):
+        end, need = batch.group_end[g], batch.group_need[g]
+        mark = state.heads[JOURNAL_LENGTH]
+        together = end - start > 1
+        if together:
+            state.heads[JOURNAL_DEPTH] += 1
+        placed = 0
+        for k in range(start, end):
+            if place_one(state, batch, k):
+                placed += 1
+        if together:
+            if placed < need:
+                roll_back(state, mark)
+                for k in range(start, end):
+                    if results[k, RESULT_ROW] != NONE:
+                        results[k, RESULT_ROW], results[k, RESULT_POD] = NONE, NONE
+                        results[k, RESULT_REASON] = _GROUP_NOT_PLACED
+            state.heads[JOURNAL_DEPTH] -= 1
+            if state.heads[JOURNAL_DEPTH] == 0:
+                state.heads[JOURNAL_LENGTH] = 0
+        start = end

@@ -1,0 +1,465 @@
+"""The ledger: the only mutable state. Nodes are rows, cards are columns, pods hold entries; one door in, one door out.
+
+Everything here can be rebuilt from nodes and bound pods; engine/ledger/audit.py does so and compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from dovetail.engine.kernel.book import add_entry, new_pod, note_all_cards, peak_use, touch
+from dovetail.engine.kernel.build import BookKeeping
+from dovetail.engine.kernel.state import (
+    ALLOCATED,
+    ENTRY_CARD,
+    ENTRY_NEXT,
+    JOURNAL_DEPTH,
+    JOURNAL_LENGTH,
+    MOVES,
+    NONE,
+    POD_ENTRY,
+    POD_OWNER,
+    POD_ROW,
+    POD_SHAPE,
+    POD_STATE,
+    RESERVED,
+    RESULT_POD,
+    RESULT_REASON,
+    RESULT_ROW,
+    Batch,
+    Book,
+    State,
+)
+from dovetail.engine.ledger.decisions import Decisions, shares_of
+from dovetail.engine.ledger.holders import NEVER, Holders
+from dovetail.engine.ledger.intern import LARGEST, NOBODY, Interner
+from dovetail.engine.ledger.node_rows import NodeRows
+from dovetail.engine.ledger.storage import Storage
+from dovetail.engine.ledger.stream import Pods
+from dovetail.engine.ledger.vectors import VectorRoom
+from dovetail.model.decision import Decision, Share
+from dovetail.model.device import Device
+from dovetail.model.node import Node
+from dovetail.model.pod import ContainerKind, Pod
+from dovetail.model.reason import Reason
+from dovetail.model.relations import ALONE
+from dovetail.policies.rows import Ints, Rows
+
+
+class Witness(Protocol):
+    """Somebody who keeps count of who is where: told of pods with relations, and of all others while it attends."""
+
+    def came(self, pod: Pod, row: int) -> None: ...
+
+    def left(self, pod: Pod, row: int) -> None: ...
+
+
+class Change(NamedTuple):
+    """What a transaction did to a pod."""
+
+    uid: str
+    slot: int
+    expires: float
+    added: bool
+    row: int
+
+
+class Ledger:
+    """Nodes, pods and what is left. Changed only by its own methods and by the kernel that the scheduler runs on it."""
+
+    def __init__(self, keeper: BookKeeping, interner: Interner) -> None:
+        self._keeper = keeper
+        self.intern = interner
+        self.storage = Storage(interner)
+        self.places = NodeRows(interner, self.storage)
+        self.pods = Holders()  # uid -> what it holds
+        self._undo: list[Change] | None = None  # in a transaction
+        self.witnesses: list[Witness] = []
+        self._attending: list[Witness] = []
+        self._one_slot = np.zeros(1, dtype=np.int64)
+        self.learners: list[Callable[[Collection[str]], None]] = []  # told of resources that no node had until now
+        # Called when a transaction starts; what they return is called if it is undone.
+        self.bystanders: list[Callable[[], Callable[[], None]]] = []
+
+    # ---- what the kernel works on -------------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """The arrays, with ranks and sizes up to date. Valid until the next method call that may grow something."""
+        self.places.rank()
+        return self.storage.state()
+
+    @property
+    def rows(self) -> Rows:
+        return self.storage.rows
+
+    @property
+    def book(self) -> Book:
+        return self.storage.book
+
+    @property
+    def heads(self) -> Ints:
+        return self.storage.heads
+
+    @property
+    def vectors(self) -> VectorRoom:
+        return self.storage.vectors
+
+    @property
+    def generation(self) -> int:
+        """Grows with every change."""
+        return self.storage.heads.item(MOVES)
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._undo is not None
+
+    def make_room(self, pods: int, entries: int, journal: int = 0) -> None:
+        """Enough free slots for what the kernel may add in one call."""
+        self.storage.make_room(pods, entries, journal)
+        self.pods.fit(len(self.book.pod))
+
+    def use(self, keeper: BookKeeping) -> None:
+        """From now on with these functions, which do the same."""
+        self._keeper = keeper
+
+    def count_by_cards(self, resources: Collection[str]) -> None:
+        """Of these resources the cards decide how many are left, not the node's count."""
+        columns = [self.intern.pin_column(name) for name in resources]
+        self.storage.fit_columns()
+        self.rows.enforced[columns] = 0
+
+    def attend(self, witness: Witness, attends: bool) -> None:
+        """From now on the witness is told of all pods; or again only of those with relations."""
+        if witness in self._attending:
+            self._attending.remove(witness)
+        if attends:
+            self._attending.append(witness)
+
+    def _concerned(self, pod: Pod) -> list[Witness]:
+        return self._attending if pod.relations is ALONE else self.witnesses
+
+    # ---- nodes --------------------------------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> list[Node]:
+        """By row; a node that is gone or only heard of is inactive."""
+        return self.places.nodes
+
+    @property
+    def row_of(self) -> dict[str, int]:
+        return self.places.row_of
+
+    def is_active(self, row: int) -> bool:
+        return self.places.is_active(row)
+
+    def devices(self, row: int) -> tuple[Device, ...]:
+        """By column: the node's cards, then those only pods speak of."""
+        return self.places.devices(row)
+
+    def set_node(self, node: Node) -> None:
+        """A node is new or different; what its pods hold stays booked."""
+        row = self.row_of.get(node.name)
+        if row is None:
+            row = self.places.add(node.name)
+        elif self.nodes[row] == node and self.is_active(row):
+            return
+        self._write_row(row, node, active=True)
+
+    def remove_node(self, name: str) -> bool:
+        """The node is gone. Its pods keep what they hold until they are gone too; nothing new goes there."""
+        row = self.row_of.get(name)
+        if row is None or not self.is_active(row):
+            return False
+        self._write_row(row, self.nodes[row], active=False)
+        return True
+
+    def close_node(self, node: Node) -> None:
+        """No new pod goes to the node, which is taken as this one; what its pods hold stays booked."""
+        row = self.row_of[node.name] if node.name in self.row_of else self.places.add(node.name)
+        self._write_row(row, node, active=False)
+
+    def rewrite(self, row: int) -> None:
+        """Rebuild a row that something was half booked on."""
+        self._write_row(row, self.nodes[row], self.is_active(row))
+
+    def _write_row(self, row: int, node: Node, active: bool) -> None:
+        """Rebuild one row from the node and from what its pods hold: there is no way to forget one of them."""
+        holding = self._held_on(row)
+        self.places.write(row, node, active, {share.uuid for _, shares in holding for share in shares})
+        others = self._count_offered() - {row} if self.places.offered else ()
+        column = self.places.columns(row)
+        for slot, shares in holding:
+            entry = self.book.pod[slot, POD_ENTRY]
+            for share in shares:
+                self.book.entry[entry, ENTRY_CARD] = column[share.uuid]
+                entry = self.book.entry[entry, ENTRY_NEXT]
+            self._keeper.charge(self.storage.state(), slot, 1)
+        note_all_cards(self.rows, row)
+        touch(self.storage.state(), row)
+        for other in others:
+            self._write_row(other, self.nodes[other], self.is_active(other))
+
+    def _count_offered(self) -> set[int]:
+        """A node has resources that no node had: pods that use them are counted by them from now on. Returns the rows
+        of those pods, which must be written anew."""
+        names, self.places.offered = frozenset(self.places.offered), []
+        for learn in self.learners:
+            learn(names)
+        pod, need = self.book.pod, self.intern.wants.need
+        slots = np.flatnonzero(np.isin(pod[:, POD_STATE], (RESERVED, ALLOCATED)))
+        rows = set()
+        for slot in slots[need[pod[slots, POD_SHAPE], self.intern.nowhere] > 0].tolist():
+            if not names.isdisjoint(self.pods.at(slot).resources):
+                pod[slot, POD_SHAPE] = self.intern.shape(self.pods.at(slot), NOBODY)
+                rows.add(int(pod[slot, POD_ROW]))
+        return rows
+
+    def _held_on(self, row: int) -> list[tuple[int, tuple[Share, ...]]]:
+        return [(slot, self.shares(slot)) for slot in self._slots_on(row)]
+
+    def _slots_on(self, row: int) -> list[int]:
+        if not self.rows.hosts[row].any():
+            return []
+        pod = self.book.pod
+        slots = np.flatnonzero((pod[:, POD_ROW] == row) & np.isin(pod[:, POD_STATE], (RESERVED, ALLOCATED)))
+        return slots.tolist()
+
+    def held_on(self, row: int) -> list[str]:
+        """UIDs of the pods on the row."""
+        return [self.pods.at(slot).uid for slot in self._slots_on(row)]
+
+    def assumed_on(self, row: int) -> list[str]:
+        """UIDs of the pods on the row whose cards are guessed."""
+        return [self.pods.at(slot).uid for slot in self._slots_on(row) if self.pods.is_assumed(slot)]
+
+    # ---- pods ---------------------------------------------------------------------------------------------------
+
+    def adopt(self, pods: Pods, batch: Batch, expires: float) -> Decisions:
+        """What the kernel booked, as decisions. Placed pods are reserved until confirmed, or until `expires`."""
+        results = batch.results
+        rows, slots, uids = results[:, RESULT_ROW], results[:, RESULT_POD], pods.uids
+        placed = np.flatnonzero(rows != NONE)
+        if len(placed) == len(uids):
+            self._add_all(uids, slots, pods.templates, expires)
+        else:
+            known = list(compress(uids, (rows != NONE).tolist()))
+            self._add_all(known, slots[placed], pods.templates[placed], expires)
+        names, reasons, generation = self.places.lend_names(), results[:, RESULT_REASON], self.generation
+        return Decisions(uids, rows, names, reasons, batch.taken_from, batch.taken, generation)
+
+    def adopt_one(self, pod: Pod, batch: Batch, cards: int, expires: float) -> Decision:
+        """As `adopt`, of a batch of one that is used again afterwards."""
+        [[row, reason, slot]] = batch.results.tolist()
+        if row == NONE:
+            return Decision(pod.uid, None, (), Reason(reason), self.generation)
+        self._add(pod, slot, False, expires)
+        name, uuids = self.places.names[row]
+        return Decision(pod.uid, name, shares_of(uuids, batch.taken[:cards]), Reason.OK, self.generation)
+
+    def book_observed(self, pod: Pod, node: str, shares: tuple[Share, ...], assumed: bool) -> list[str]:
+        """A pod holds a node already: truth, booked whether it fits or not. Returns UUIDs the node does not know."""
+        row = self.row_of.get(node)
+        if row is None:
+            row = self.places.add(node)
+            self._write_row(row, Node(node), active=False)
+        unknown = sorted({share.uuid for share in shares} - self.places.columns(row).keys())
+        if unknown:
+            self.places.add_ghosts(row, unknown)
+        column = self.places.columns(row)
+        shares = tuple(share for share in shares if share.uuid in column) if unknown else shares
+        shape, owner = self.intern.shape(pod, NOBODY), self.owner(pod)
+        self.make_room(1, len(shares), 1)
+        state = self.state()
+        slot, last = new_pod(state, row, shape, owner, ALLOCATED), NONE
+        for share in shares:
+            kind = pod.containers[share.container].kind if share.container < len(pod.containers) else ContainerKind.APP
+            memory, compute = min(share.memory_mib, LARGEST), min(share.compute_milli, LARGEST)
+            last = add_entry(state, slot, last, share.container, int(kind), column[share.uuid], memory, compute)
+        self._keeper.charge(state, slot, 1)
+        self._add(pod, slot, assumed, NEVER)
+        return unknown
+
+    def confirm(self, uid: str) -> bool:
+        """Reserved becomes allocated."""
+        slot = self.pods.slot_of.get(uid)
+        if slot is None:
+            return False
+        self.book.pod[slot, POD_STATE] = ALLOCATED
+        self.pods.confirm(slot)
+        return True
+
+    def relabel(self, pod: Pod) -> None:
+        """A pod that holds its place asks for the same, but has other labels now, which others may look for."""
+        slot = self.pods.slot_of[pod.uid]
+        known, row = self.pods.pod(pod.uid), self.book.pod.item(slot, POD_ROW)
+        for witness in self._concerned(known):
+            witness.left(known, row)
+        for witness in self._concerned(pod):
+            witness.came(pod, row)
+        self.pods.put(slot, pod)
+
+    def release(self, uid: str) -> bool:
+        """The pod is gone; the ledger is as if it had never been there."""
+        return self.release_all((uid,)) == 1
+
+    def release_all(self, uids: Sequence[str]) -> int:
+        """Several pods are gone; returns how many were known."""
+        dropped = self.pods.drop(uids)
+        if not dropped:
+            return 0
+        failed = self._leave(dropped)
+        if self._undo is not None:
+            self.make_room(0, 0, len(dropped))
+            self._undo += [Change(*one, False, self.book.pod.item(one[1], POD_ROW)) for one in dropped]
+        if len(dropped) == 1:
+            slots = self._one_slot
+            slots[0] = dropped[0][1]
+        else:
+            slots = np.array([slot for _, slot, _ in dropped], dtype=np.int64)
+        self._keeper.release(self.state(), slots)
+        if failed is not None:
+            raise failed
+        return len(dropped)
+
+    def _leave(self, dropped: Sequence[tuple[str, int, float]]) -> Exception | None:
+        """Tell the witnesses, all of them even where one fails; returns the first error."""
+        failed: Exception | None = None
+        for _, slot, _ in dropped:
+            pod, row = self.pods.at(slot), self.book.pod.item(slot, POD_ROW)
+            for witness in self._concerned(pod):
+                try:
+                    witness.left(pod, row)
+                except Exception as error:
+                    failed = failed or error
+        return failed
+
+    def is_reserved(self, uid: str) -> bool:
+        slot = self.pods.slot_of.get(uid)
+        return slot is not None and int(self.book.pod[slot, POD_STATE]) == RESERVED
+
+    def row_holding(self, uid: str) -> int:
+        """The row the pod is on, or NONE."""
+        slot = self.pods.slot_of.get(uid)
+        return NONE if slot is None else self.book.pod.item(slot, POD_ROW)
+
+    def held_shares(self, uid: str) -> tuple[Share, ...]:
+        slot = self.pods.slot_of.get(uid)
+        return () if slot is None else self.shares(slot)
+
+    def node_of(self, uid: str) -> str:
+        return self.nodes[self.row_holding(uid)].name
+
+    def shares(self, slot: int) -> tuple[Share, ...]:
+        """What a pod holds, container by container."""
+        uuids = self.places.names[int(self.book.pod[slot, POD_ROW])][1]
+        return tuple(
+            Share(container, uuids[card], memory, compute)
+            for _, container, _, card, memory, compute in (entry.tolist() for entry in self._entries(slot))
+        )
+
+    def peak(self, slot: int) -> list[tuple[Device, int, int, int]]:
+        """Per card what a pod holds at its worst moment: slots, MiB, milli."""
+        state = self.state()
+        peak_use(state, slot, state.scratch)
+        devices = self.devices(int(self.book.pod[slot, POD_ROW]))
+        cards = sorted({int(entry[ENTRY_CARD]) for entry in self._entries(slot)})
+        return [(devices[d], *state.scratch.peak[d].tolist()) for d in cards]
+
+    def _entries(self, slot: int) -> Iterator[Any]:
+        entry = int(self.book.pod[slot, POD_ENTRY])
+        while entry != NONE:
+            yield self.book.entry[entry]
+            entry = int(self.book.entry[entry, ENTRY_NEXT])
+
+    def owner(self, pod: Pod) -> int:
+        if not pod.owner:
+            return NOBODY
+        owner = self.intern.owners(pod.owner)
+        self.storage.add_owner(owner)
+        return owner
+
+    def peers(self, owner: int) -> int:
+        """The owner's line in rows.peers, counted up from the pods at the first question."""
+        if owner == NOBODY:
+            return NOBODY
+        if self.book.peer_row[owner] == NONE:
+            line, pod = self.storage.add_peers(), self.book.pod
+            mine = pod[(pod[:, POD_OWNER] == owner) & np.isin(pod[:, POD_STATE], (RESERVED, ALLOCATED)), POD_ROW]
+            self.rows.peers[line] = np.bincount(mine, minlength=self.rows.peers.shape[1])
+            self.book.peer_row[owner] = line
+        return int(self.book.peer_row[owner])
+
+    # ---- transactions -------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Everything placed or released inside is undone at the end, unless `commit` was called."""
+        outer, self._undo = self._undo, []
+        start = int(self.heads[JOURNAL_LENGTH])
+        self.heads[JOURNAL_DEPTH] += 1
+        opened, undo = Transaction(), [watch() for watch in self.bystanders]
+        try:
+            yield opened
+        finally:
+            changes, self._undo = self._undo, outer
+            if not opened.committed:
+                self._keeper.roll_back(self.state(), start)
+                for change in reversed(changes):
+                    self._take_back(change)
+                for one in undo:
+                    one()
+            elif outer is not None:
+                outer.extend(changes)
+            self.heads[JOURNAL_DEPTH] -= 1
+            if self.heads[JOURNAL_DEPTH] == 0:
+                self._keeper.settle(self.state())
+
+    def _take_back(self, change: Change) -> None:
+        if not change.added:
+            self.pods.put_back(change.uid, change.slot, change.expires)
+        pod = self.pods.pod(change.uid)
+        for witness in self._concerned(pod):
+            (witness.left if change.added else witness.came)(pod, change.row)
+        if change.added:
+            self.pods.drop((change.uid,))
+
+    def _add(self, pod: Pod, slot: int, assumed: bool, expires: float) -> None:
+        self.pods.add(pod.uid, slot, pod, assumed, expires)
+        told: list[Witness] = []
+        try:
+            for witness in self._concerned(pod):
+                witness.came(pod, self.book.pod.item(slot, POD_ROW))
+                told.append(witness)
+        except Exception:  # who was told forgets it; the slot is the caller's to free (faults.mend)
+            for witness in told:
+                witness.left(pod, self.book.pod.item(slot, POD_ROW))
+            self.pods.drop((pod.uid,))
+            raise
+        if self._undo is not None:
+            self._undo.append(Change(pod.uid, slot, expires, True, self.book.pod.item(slot, POD_ROW)))
+
+    def _add_all(self, uids: Sequence[str], slots: Ints, pods: Any, expires: float) -> None:
+        """Pods placed in bulk have no relations: what has is placed one by one."""
+        self.pods.add_all(uids, slots, pods, expires)
+        if self._undo is None and not self._attending:
+            return
+        rows = self.book.pod[slots, POD_ROW].tolist()
+        for uid, slot, row in zip(uids, slots.tolist(), rows, strict=True):
+            for witness in self._attending:
+                witness.came(self.pods.pod(uid), row)
+            if self._undo is not None:
+                self._undo.append(Change(uid, slot, expires, True, row))
+
+
+@dataclass(slots=True)
+class Transaction:
+    committed: bool = False
+
+    def commit(self) -> None:
+        self.committed = True

@@ -1,0 +1,281 @@
+"""Nodes as rows: where each stands, what it has, and whom its rules keep away. Knows nothing of who holds what."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from hashlib import blake2b
+
+import msgspec
+import numpy as np
+
+from dovetail.engine.kernel.state import INACTIVE, JOURNAL_DEPTH, MOVES, NONE, OWN
+from dovetail.engine.ledger.decisions import Names
+from dovetail.engine.ledger.intern import SWEEP_FROM, Interner, capacity, kind_bit
+from dovetail.engine.ledger.storage import Storage
+from dovetail.model.device import MIG, Device
+from dovetail.model.node import Enforcer, Node
+from dovetail.model.pod import ANY_NODE
+from dovetail.model.rules import NodeRules
+from dovetail.policies.rows import (
+    ACTIVE,
+    CARDS,
+    CORDONED,
+    HARDWARE,
+    KIND_BITS,
+    MIG_CARD,
+    MIG_NODE,
+    NODE_FLAGS,
+    QUARANTINED,
+    STOCK,
+    UNHEALTHY,
+    UNSETTLED,
+    UUID,
+    Bytes,
+)
+
+HIGHEST_LINK = 10**6
+MOST_COLUMNS = 512  # cards of a node, with those that only pods speak of
+
+
+class NodeRows:
+    """A node that is gone, or that only pods speak of, is inactive. Once no pod holds its row either, the row serves
+    the next new node."""
+
+    def __init__(self, interner: Interner, storage: Storage) -> None:
+        self._intern, self._storage = interner, storage
+        self.nodes: list[Node] = []  # by row
+        self.row_of: dict[str, int] = {}
+        self.written = 0  # grows with every change of a node
+        self.offered: list[str] = []  # resources that no node had until now; the ledger empties it
+        self.reused = 0  # grows whenever a row becomes another node's
+        self._ghosts: dict[int, tuple[Device, ...]] = {}  # row -> cards only pods speak of
+        self.names: list[Names] = []  # by row: the node's name, its cards' UUIDs
+        self._names_lent = False  # decisions look into the list: write into a copy
+        self._masks: dict[NodeRules, int] = {ANY_NODE: OWN + 1}  # what most pods have, kept from the start
+        self._free_masks: list[int] = []
+        self.masks_limit = SWEEP_FROM  # more classes than this: time to look for those that nothing uses
+        self._ranks_stale = False
+        self._changed_at: dict[int, int] = {}  # row -> generation of the ledger when the node was last written
+
+    def add(self, name: str) -> int:
+        """A row for a node of which nothing is known yet. `write` must follow."""
+        row = self._spare_row()
+        if row == NONE:
+            row = self._storage.add_row()
+            self.nodes.append(Node(name))
+            self._own_names().append((name, ()))
+        else:
+            self._take_over(row, name)
+        self.row_of[name] = row
+        self._ranks_stale = True
+        return row
+
+    def _spare_row(self) -> int:
+        """The first row of a node that is gone with all its pods, or NONE. A transaction may still give rows back
+        what they held."""
+        if self._storage.heads.item(JOURNAL_DEPTH):
+            return NONE
+        rows, size = self._storage.rows, len(self.nodes)
+        gone = np.flatnonzero((rows.fact[:size, NODE_FLAGS] & ACTIVE) == 0)
+        spare = gone[~rows.hosts[gone].any(axis=1)]
+        return int(spare[0]) if len(spare) else NONE
+
+    def _take_over(self, row: int, name: str) -> None:
+        """Kept scores break ties by the old name, and would not notice that the same score now has another rank."""
+        del self.row_of[self.nodes[row].name]
+        self._ghosts.pop(row, None)
+        self.nodes[row] = Node(name)
+        self._own_names()[row] = (name, ())
+        self._storage.vectors.forget()
+        self.reused += 1
+
+    def give_back(self, row: int, before: Node | None) -> None:
+        """As before the row was taken for a node that was only tried: there was no row, or that of one that is gone."""
+        if before is None:
+            node = self.nodes.pop()
+            self._own_names().pop()
+            self._ghosts.pop(self.row_of.pop(node.name), None)
+            self._storage.drop_last_row()
+        else:
+            self._take_over(row, before.name)
+            self.row_of[before.name] = row
+            self.write(row, before, False, ())
+        self.written += 1
+        self._ranks_stale = True
+
+    def write(self, row: int, node: Node, active: bool, held: Collection[str]) -> None:
+        """Write the row anew, with nothing in use. UUIDs that pods hold there and the node does not have are kept."""
+        self.written += 1
+        self._changed_at[row] = self._storage.heads.item(MOVES)
+        uuids = {device.uuid for device in node.devices}
+        lost = {device.uuid: device for device in self.devices(row) if device.uuid not in uuids}
+        missing = sorted(set(held) - uuids)
+        self._ghosts[row] = tuple(_ghost(lost.get(uuid), uuid) for uuid in missing)
+        self.nodes[row] = node
+        self._ranks_stale = self._ranks_stale or active != self.is_active(row)
+        self._storage.fit_cards(len(node.devices) + len(missing))
+        self._storage.fit_links(min(len(node.links), len(node.devices)))
+        self._write_capacity(row, node, active)
+        self._write_cards(row, 0)
+        for rules, mask in self._masks.items():
+            self._storage.masks[mask, row] = rules.refusal(node) if active else INACTIVE
+        self._own_names()[row] = (node.name, tuple(device.uuid for device in self.devices(row)))
+        self._storage.rows.fact[row, HARDWARE] = self._intern.hardware_of(self._hardware(row))
+
+    def add_ghosts(self, row: int, uuids: Collection[str]) -> None:
+        """Cards that a pod turns out to hold there; none beyond MOST_COLUMNS, as every node gets a column for each."""
+        first = len(self.devices(row))
+        uuids = list(uuids)[: max(0, MOST_COLUMNS - first)]
+        self._ghosts[row] = self._ghosts.get(row, ()) + tuple(_ghost(None, uuid) for uuid in uuids)
+        devices = self.devices(row)
+        self._storage.fit_cards(len(devices))
+        self._write_cards(row, first)
+        self._storage.rows.fact[row, CARDS] = len(devices)
+        self._own_names()[row] = (self.nodes[row].name, tuple(device.uuid for device in devices))
+
+    def changed_since(self, row: int, generation: int) -> bool:
+        """Whether the node was written again after a decision of this generation."""
+        return self._changed_at.get(row, 0) >= generation
+
+    def is_active(self, row: int) -> bool:
+        return bool(self._storage.rows.fact[row, NODE_FLAGS] & ACTIVE)
+
+    def devices(self, row: int) -> tuple[Device, ...]:
+        """By column: the node's cards, then those only pods speak of."""
+        return self.nodes[row].devices + self._ghosts.get(row, ())
+
+    def columns(self, row: int) -> Mapping[str, int]:
+        """UUID -> column."""
+        return {uuid: n for n, uuid in enumerate(self.names[row][1])}
+
+    def lend_names(self) -> list[Names]:
+        """The list as it is now: changes are made to a copy from here on."""
+        self._names_lent = True
+        return self.names
+
+    def mask(self, rules: NodeRules) -> int:
+        """The static class of a pod's node rules; a new one is held against every node."""
+        known = self._masks.get(rules)
+        if known is None:
+            known = self._masks[rules] = self._free_masks.pop() if self._free_masks else OWN + 1 + len(self._masks)
+            self._storage.add_mask(known)
+            size = len(self.nodes)
+            active = (self._storage.rows.fact[:size, NODE_FLAGS] & ACTIVE) != 0
+            self._storage.masks[known, :size] = np.where(active, self._refusals(rules), INACTIVE)
+        return known
+
+    @property
+    def crowded(self) -> bool:
+        return len(self._masks) > self.masks_limit
+
+    def keep_masks(self, used: Collection[int]) -> None:
+        """Forget the classes that nothing refers to; their numbers serve others."""
+        dropped = [rules for rules, mask in self._masks.items() if mask not in used and rules != ANY_NODE]
+        numbers = [self._masks.pop(rules) for rules in dropped]
+        self._free_masks = sorted((*self._free_masks, *numbers), reverse=True)
+        self.masks_limit = max(SWEEP_FROM, 2 * len(self._masks))
+
+    def _refusals(self, rules: NodeRules) -> list[int]:
+        """By row. Nodes that look alike to the rules are asked once: thousands of nodes have a few zones and pools."""
+        nodes = self.nodes
+        if rules.looks_at_names:
+            return [int(rules.refusal(node)) for node in nodes]
+        columns = [[node.labels.get(label) for node in nodes] for label in rules.labels_looked_at]
+        looks = list(zip([(node.unschedulable, node.taints) for node in nodes], *columns, strict=True))
+        said = {look: int(rules.refusal(node)) for look, node in dict(zip(looks, nodes, strict=True)).items()}
+        return [said[look] for look in looks]
+
+    def write_own_mask(self, rules: NodeRules, refusals: Bytes) -> int:
+        """For one decision: the rules' class, and these refusals where it has none."""
+        known, size = self.mask(rules), len(self.nodes)
+        masks = self._storage.masks
+        static = masks[known, :size]
+        masks[OWN, :size] = np.where(static != 0, static, refusals)
+        return OWN
+
+    def rank(self) -> None:
+        """Bring the order of names up to date, by which ties are broken. Nodes that are gone come last: how many
+        there are must not change what a policy that reads ranks makes of the others."""
+        if self._ranks_stale:
+            rows = self._storage.rows
+            by_name = np.array([self.row_of[name] for name in sorted(self.row_of)], dtype=np.int64)
+            gone = (rows.fact[by_name, NODE_FLAGS] & ACTIVE) == 0
+            rows.rank[by_name[np.argsort(gone, kind="stable")]] = np.arange(len(by_name))
+            self._ranks_stale = False
+
+    def _write_capacity(self, row: int, node: Node, active: bool) -> None:
+        self.offered += self._intern.offer(node.allocatable)
+        columns = [self._intern.columns(name) for name in node.allocatable]
+        self._storage.fit_columns()
+        rows = self._storage.rows
+        for field in (rows.cap, rows.used, rows.scored, rows.card, rows.held, rows.sums, rows.hosts, rows.link):
+            field[row] = 0
+        rows.peers[:, row] = 0
+        for column, amount in zip(columns, node.allocatable.values(), strict=True):
+            rows.cap[row, column] = capacity(amount)
+        flags = (ACTIVE if active else 0) | (MIG_NODE if node.mig else 0) | (UNSETTLED if node.unsettled else 0)
+        rows.fact[row, NODE_FLAGS] = flags | (STOCK if node.enforcer is Enforcer.STOCK else 0)
+        rows.fact[row, CARDS], rows.fact[row, KIND_BITS] = len(self.devices(row)), 0
+        for x, scores in enumerate(node.links):
+            for y, score in enumerate(scores):
+                if x != y and x < len(node.devices) and y < len(node.devices):
+                    rows.link[row, x, y] = max(0, min(score, HIGHEST_LINK))
+
+    def _write_cards(self, row: int, first: int) -> None:
+        """Those from column `first` on."""
+        cards, bits, sums = [], 0, [0, 0, 0]
+        for device in self.devices(row)[first:]:
+            kind = self._intern.kind(device)
+            bits |= kind_bit(kind)
+            cards.append(self._card(device, kind))
+            if not device.quarantined:
+                sums = [total + amount for total, amount in zip(sums, cards[-1], strict=False)]
+        if cards:
+            rows = self._storage.rows
+            rows.card[row, first : first + len(cards)] = cards
+            rows.fact[row, KIND_BITS] |= bits
+            rows.sums[row, :3] += sums
+
+    def _card(self, device: Device, kind: int) -> tuple[int, ...]:
+        """As `rows.card` has it, field by field: size, VENDOR, KIND, UUID, NUMA, INDEX, FLAGS."""
+        return (
+            capacity(device.slots),
+            capacity(device.memory_mib),
+            capacity(device.compute_milli),
+            self._intern.vendors(device.vendor),
+            kind,
+            self._intern.uuids(device.uuid),
+            device.numa,
+            device.index,
+            (0 if device.healthy else UNHEALTHY)
+            | (CORDONED if device.cordoned else 0)
+            | (QUARANTINED if device.quarantined else 0)
+            | (MIG_CARD if device.mode == MIG else 0),
+        )
+
+    def _hardware(self, row: int) -> bytes:
+        """A digest of everything but names that a row says of its node."""
+        rows = self._storage.rows
+        cards = int(rows.fact[row, CARDS])
+        nameless = rows.card[row, :cards].copy()
+        nameless[:, UUID] = 0
+        made_of = blake2b(digest_size=16)
+        for part in (rows.cap[row], nameless, rows.fact[row, :HARDWARE], rows.link[row, :cards, :cards]):
+            made_of.update(np.ascontiguousarray(part).data)
+            made_of.update(b";")
+        return made_of.digest()
+
+    def _own_names(self) -> list[Names]:
+        """The list to write into."""
+        if self._names_lent:
+            self.names, self._names_lent = list(self.names), False
+        return self.names
+
+
+def _ghost(known: Device | None, uuid: str) -> Device:
+    """A card in use that its node does not register: kept on the books, never given to anyone."""
+    if known is None:
+        return Device(
+            uuid, index=NONE, vendor="", model="unknown", memory_mib=0, compute_milli=0, slots=0, quarantined=True
+        )
+    return msgspec.structs.replace(known, memory_mib=0, compute_milli=0, slots=0, quarantined=True)

@@ -1,0 +1,125 @@
+"""Namespace quotas: what Kubernetes counts per pod, and HAMi's memory and compute over all cards.
+
+Several quotas in one namespace all hold (in HAMi the last one written wins).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dovetail.engine.ledger.intern import Names
+from dovetail.engine.ledger.ledger import Ledger
+from dovetail.engine.ledger.requests import unlimited
+from dovetail.engine.wording import amount_of
+from dovetail.model.device import Device
+from dovetail.model.pod import Pod, Quota
+from dovetail.policies.rows import Ints
+
+Held = tuple[Device, int, int, int]  # a card, and what a pod has of it: slots, MiB, milli
+
+
+class Quotas:
+    """A witness of the ledger: who is in a namespace that has quotas."""
+
+    def __init__(self, quotas: Sequence[Quota], ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._of: dict[str, list[Quota]] = {}  # namespace -> its quotas
+        self._inside: dict[str, dict[str, None]] = {}  # namespace with quotas -> UIDs, in the order they came
+        for quota in quotas:
+            self.set(quota)
+        ledger.witnesses.append(self)
+
+    def set(self, quota: Quota) -> None:
+        """New or different."""
+        self.drop(quota.namespace, quota.name)
+        if quota.namespace not in self._of:
+            held, inside = self._ledger.pods, self._inside.setdefault(quota.namespace, {})
+            inside.update((uid, None) for uid in held if held.pod(uid).namespace == quota.namespace)
+        self._of.setdefault(quota.namespace, []).append(quota)
+        self._ledger.attend(self, True)
+
+    def drop(self, namespace: str, name: str) -> None:
+        left = [quota for quota in self._of.pop(namespace, ()) if quota.name != name]
+        if left:
+            self._of[namespace] = left
+        else:
+            self._inside.pop(namespace, None)
+        self._ledger.attend(self, bool(self._of))
+
+    def came(self, pod: Pod, row: int) -> None:
+        if pod.namespace in self._inside:
+            self._inside[pod.namespace][pod.uid] = None
+
+    def left(self, pod: Pod, row: int) -> None:
+        if pod.namespace in self._inside:
+            self._inside[pod.namespace].pop(pod.uid, None)
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def apply_to(self, pod: Pod) -> bool:
+        return pod.namespace in self._of
+
+    def refusal(self, pod: Pod) -> str | None:
+        """Which quota the pod would break and by how much, as the API server would say at creation."""
+        for quota in self._of.get(pod.namespace, ()):
+            for resource, hard in sorted(quota.hard.items()):
+                asked = pod.quota_use.get(resource, 0)
+                used = sum(held.quota_use.get(resource, 0) for held in self._pods(pod.namespace))
+                if asked > 0 and used + asked > hard:
+                    return f"quota {quota.name}: {_sentence(resource, asked, used, hard)}"
+        return None
+
+    def allowance(self, pod: Pod, vendors: Names) -> Ints:
+        """[vendor, 2]: MiB and milli that the namespace may still take."""
+        left = unlimited(vendors)
+        for quota in self._of.get(pod.namespace, ()):
+            for column, limits in enumerate((quota.device_memory_mib, quota.device_compute_milli)):
+                for vendor, limit in limits.items():
+                    row = vendors.known(vendor)
+                    if row is not None:
+                        used = self._device_use(pod.namespace, vendor)[column]
+                        left[row, column] = min(left[row, column], max(0, limit - used))
+        return left
+
+    def device_limits(self, pod: Pod) -> str:
+        """What the namespace may have of cards, and has: `quota q: NVIDIA memory 6,000 of 8,000 MiB in use`."""
+        parts = []
+        for quota in self._of.get(pod.namespace, ()):
+            for column, (what, unit, limits) in enumerate(
+                (("memory", "MiB", quota.device_memory_mib), ("compute", "milli", quota.device_compute_milli))
+            ):
+                for vendor, limit in sorted(limits.items()):
+                    used = self._device_use(pod.namespace, vendor)[column]
+                    parts.append(f"quota {quota.name}: {vendor} {what} {used:,} of {limit:,} {unit} in use")
+        return "; ".join(parts)
+
+    def _pods(self, namespace: str) -> list[Pod]:
+        return [self._ledger.pods.pod(uid) for uid in self._inside[namespace]]
+
+    def _device_use(self, namespace: str, vendor: str) -> tuple[int, int]:
+        memory = compute = 0
+        for uid in self._inside[namespace]:
+            held = self._ledger.peak(self._ledger.pods.slot_of[uid])
+            if len(held) > 1 or (held and not held[0][0].vendor):
+                held = _as_many_as_asked(self._ledger.pods.pod(uid), vendor, held)
+            for device, _slots, card_memory, card_compute in held:
+                if device.vendor in (vendor, ""):
+                    memory += card_memory
+                    compute += card_compute
+        return memory, compute
+
+
+def _as_many_as_asked(pod: Pod, vendor: str, held: list[Held]) -> list[Held]:
+    """Of the pod's cards of this vendor no more than it asks for, the largest: more are booked where its record is not
+    believed. A card that its node does not register has no vendor: it is counted where the pod asks for the vendor."""
+    asked = sum(ask.count for container in pod.containers for ask in container.asks if ask.vendor == vendor)
+    mine = [one for one in held if one[0].vendor in (vendor, "")]
+    return mine if len(mine) <= asked else sorted(mine, key=lambda one: one[1:], reverse=True)[:asked]
+
+
+def _sentence(resource: str, *amounts: int) -> str:
+    """`requests.cpu requested 3,000m, used 0m, limited to 2,000m`"""
+    counted = resource.removeprefix("requests.").removeprefix("limits.")
+    asked, used, hard = (amount_of(counted, amount) for amount in amounts)
+    return f"{resource} requested {asked}, used {used}, limited to {hard}"

@@ -1,0 +1,175 @@
+"""What nodes say of themselves, as arrays by row: computed once per question, and again only for nodes that changed.
+
+A node that is gone counts as one that says nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.engine.ledger.ledger import Ledger
+from dovetail.model.node import Node, Taint
+from dovetail.model.rules import NodeRules, Toleration
+from dovetail.policies.rows import ACTIVE, NODE_FLAGS, Ints
+
+Flags = npt.NDArray[np.bool_]
+
+MOST_KEPT = 1_000  # arrays
+LONGEST_LOG = 100_000
+PREFER = "PreferNoSchedule"
+
+
+@dataclass(slots=True)
+class Image:
+    """As kube-scheduler's cache has it: the size is what the first node said (backend/cache addNodeImageStates)."""
+
+    size: int
+    rows: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Kept:
+    """An array by row, and up to where in the log of changes it is true."""
+
+    array: npt.NDArray[Any]
+    seen: int
+
+
+class NodeFacts:
+    """Asked by what depends on labels, taints and images of all nodes at once."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._written = -1
+        self._nodes: list[Node | None] = []  # by row; None = not there
+        self._log: list[int] = []  # rows in the order in which they changed
+        self._kept: dict[Hashable, _Kept] = {}  # least recently used first
+        self._values: dict[str, dict[str, int]] = {}  # label -> its values, numbered from 1
+        self.active: Flags = np.zeros(0, dtype=np.bool_)
+        self.changes = 0  # grows whenever a node changed
+        self.avoided: Counter[Taint] = Counter()  # PreferNoSchedule taints -> nodes that have it
+        self.images: dict[str, Image] = {}
+
+    def refresh(self) -> None:
+        """Take note of nodes that came, changed or went. Cheap when none did."""
+        if self._written == self._ledger.places.written:
+            return
+        self._written = self._ledger.places.written
+        nodes = self._ledger.nodes
+        self.active = (self._ledger.rows.fact[: len(nodes), NODE_FLAGS] & ACTIVE) != 0
+        changed = self._drop_rows(len(nodes))
+        self._nodes += [None] * (len(nodes) - len(self._nodes))
+        for row, (node, there) in enumerate(zip(nodes, self.active.tolist(), strict=True)):
+            new = node if there else None
+            if self._nodes[row] is not new:
+                self._change(row, self._nodes[row], new)
+                changed = True
+        self.changes += changed
+        if len(self._log) > LONGEST_LOG:
+            self._kept.clear()
+            self._values.clear()
+            self._log.clear()
+
+    def _drop_rows(self, size: int) -> bool:
+        """Nodes that were only tried leave no row."""
+        if len(self._nodes) <= size:
+            return False
+        for row in range(size, len(self._nodes)):
+            self._change(row, self._nodes[row], None)
+        del self._nodes[size:]
+        self._kept.clear()
+        self._log.clear()
+        return True
+
+    def _change(self, row: int, old: Node | None, new: Node | None) -> None:
+        self._nodes[row] = new
+        self._log.append(row)
+        if old is not None:
+            self._avoid(old, -1)
+            for name in old.images:
+                self.images[name].rows.discard(row)
+                if not self.images[name].rows:
+                    del self.images[name]
+        if new is not None:
+            self._avoid(new, 1)
+            for name, size in new.images.items():
+                self.images.setdefault(name, Image(size)).rows.add(row)
+
+    def _avoid(self, node: Node, nodes: int) -> None:
+        for taint in node.taints:
+            if taint.effect == PREFER:
+                self.avoided[taint] += nodes
+                if not self.avoided[taint]:
+                    del self.avoided[taint]
+
+    def of(self, key: Hashable, fact: Callable[[Node], int], dtype: type) -> npt.NDArray[Any]:
+        """What `fact` says of every node that is there, 0 of the others. Equal keys mean equal facts."""
+        self.refresh()
+        kept = self._kept.pop(key, None)
+        if kept is None:
+            values = [0 if node is None else fact(node) for node in self._nodes]
+            kept = _Kept(np.array(values, dtype=dtype), len(self._log))
+            while len(self._kept) >= MOST_KEPT:
+                self._drop(next(iter(self._kept)))
+        self._kept[key] = kept
+        missing = len(self._nodes) - len(kept.array)
+        if missing:
+            kept.array = np.concatenate([kept.array, np.zeros(missing, dtype=dtype)])
+        if kept.seen < len(self._log):
+            for row in self._log[kept.seen :]:
+                node = self._nodes[row]
+                kept.array[row] = 0 if node is None else fact(node)
+            kept.seen = len(self._log)
+        return kept.array
+
+    def _drop(self, key: Hashable) -> None:
+        """The numbers of a label's values go with the array that is made of them."""
+        del self._kept[key]
+        if isinstance(key, tuple) and key[0] == "label":
+            self._values.pop(key[1], None)
+
+    def domains(self, label: str) -> tuple[Ints, int]:
+        """By row which value of the label the node has, as a number; 0 = it has none. And one more than the highest."""
+        values = self._values.get(label)
+        if values is None or len(values) > 2 * len(self._nodes) + 1_000:  # names of nodes long gone
+            values = self._values[label] = {}
+            self._kept.pop(("label", label), None)
+
+        def number(node: Node, values: dict[str, int] = values) -> int:
+            value = node.labels.get(label)
+            return 0 if value is None else values.setdefault(value, len(values) + 1)
+
+        array: Ints = self.of(("label", label), number, np.int64)
+        return array, len(values) + 1
+
+    def selected(self, rules: NodeRules) -> Flags:
+        """Nodes that nodeSelector and required node affinity accept."""
+        if not rules.selector and rules.affinity is None:
+            self.refresh()
+            return self.active
+        return self.of(("selected", rules.selector, rules.affinity), lambda node: _selects(rules, node), np.bool_)
+
+    def endured(self, rules: NodeRules) -> Flags:
+        """Nodes without a taint that keeps the pod away."""
+        return self.of(("endured", rules.tolerations), lambda node: rules.untolerated(node) is None, np.bool_)
+
+    def disliked(self, tolerations: tuple[Toleration, ...]) -> Ints:
+        """By row how many PreferNoSchedule taints are not tolerated."""
+
+        def count(node: Node) -> int:
+            return sum(t.effect == PREFER and not any(one.tolerates(t) for one in tolerations) for t in node.taints)
+
+        array: Ints = self.of(("disliked", tolerations), count, np.int64)
+        return array
+
+
+def _selects(rules: NodeRules, node: Node) -> bool:
+    if any(node.labels.get(label) != value for label, value in rules.selector):
+        return False
+    return rules.affinity is None or any(term.matches(node) for term in rules.affinity)

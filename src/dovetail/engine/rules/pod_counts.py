@@ -1,0 +1,263 @@
+"""Who is where, by labels: counted as pods come and go, so that a question costs what it finds and not what runs.
+
+Pods that no selector can tell apart are one crowd. A question is a census: pods per row, counted once over the crowds
+it finds and kept up to date from then on. Terms and host ports of pods that have some are always noted; crowds only
+from `start` on, which the first question calls, so that a cluster whose pods keep to themselves never pays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from dovetail.engine.ledger.intern import grown
+from dovetail.engine.ledger.ledger import Ledger
+from dovetail.engine.rules.affinity_terms import Labels, Pair, Shelves, Spots, TermTable, add, anchors
+from dovetail.engine.rules.node_columns import NodeFacts
+from dovetail.model.pod import Pod
+from dovetail.model.relations import ALONE, HostPort, PodTerm, Selector
+from dovetail.policies.rows import Ints
+
+MOST_BYTES = 64 << 20  # of kept censuses
+ANY_ADDRESS = "0.0.0.0"
+
+
+class Sought(NamedTuple):
+    """Pods of some namespaces that a selector finds."""
+
+    namespaces: tuple[str, ...]
+    namespace_selector: Selector | None
+    selector: Selector | None
+
+
+class Question(NamedTuple):
+    """Pods that every one of these finds."""
+
+    sought: tuple[Sought, ...]
+    leaving_too: bool = True  # those with a deletion timestamp count
+
+    @property
+    def first(self) -> Selector | None:
+        return self.sought[0].selector
+
+
+@dataclass(slots=True, eq=False)
+class Crowd:
+    """Pods that no selector can tell apart."""
+
+    namespace: str
+    labels: Labels
+    leaving: bool
+    at: Spots = field(default_factory=dict)
+    censuses: list[Census] = field(default_factory=list)  # those that count it
+
+
+@dataclass(slots=True, eq=False)
+class Census:
+    """The answer to a question, kept true."""
+
+    question: Question
+    at: Ints  # row -> pods
+    crowds: dict[Crowd, None] = field(default_factory=dict)
+
+    def join(self, crowd: Crowd) -> None:
+        """Whoever is in the crowd already is counted by the caller."""
+        self.crowds[crowd] = None
+        crowd.censuses.append(self)
+
+
+class Neighbours:
+    """An index of the ledger's pods, which tells it of everyone who comes or leaves (`Ledger.witnesses`).
+
+    While it is not `active` it need only be told of pods with relations.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.facts = NodeFacts(ledger)
+        self.active = False
+        self.namespaces: dict[str, Labels] = {}
+        self.against = TermTable()  # required anti-affinity
+        self.together = TermTable()  # required affinity
+        self.liked = TermTable()  # preferred affinity
+        self.disliked = TermTable()  # preferred anti-affinity
+        self.quiet = True  # nobody has any of these
+        self._ports: dict[tuple[str, int], dict[str, Spots]] = {}  # (protocol, port) -> address -> rows
+        self._crowds: dict[tuple[str, frozenset[Pair], bool], Crowd] = {}
+        self._by_label: dict[Pair, dict[Crowd, None]] = {}
+        self._censuses: dict[Question, Census] = {}  # least recently asked first
+        self._shelves: Shelves[Census] = Shelves()
+        for uid in ledger.pods:
+            self.came(ledger.pods.pod(uid), ledger.row_holding(uid))
+
+    def start(self) -> None:
+        """Count the crowds; from now on everybody is told of."""
+        if not self.active:
+            self.active = True
+            self._ledger.attend(self, True)
+            for uid in self._ledger.pods:
+                self._count(self._ledger.pods.pod(uid), self._ledger.row_holding(uid), 1)
+
+    def came(self, pod: Pod, row: int) -> None:
+        self._note(pod, row, 1)
+
+    def left(self, pod: Pod, row: int) -> None:
+        self._note(pod, row, -1)
+
+    def _note(self, pod: Pod, row: int, count: int) -> None:
+        relations = pod.relations
+        if relations is not ALONE:
+            for index, terms in (
+                (self.against, relations.anti_affinity),
+                (self.together, relations.affinity),
+                (self.liked, relations.preferred_affinity),
+                (self.disliked, relations.preferred_anti_affinity),
+            ):
+                for term in terms:
+                    index.add(term, row, count)
+            self.quiet = not any(map(len, (self.against, self.together, self.liked, self.disliked)))
+            for port in relations.ports:
+                self._use(port, row, count)
+        if self.active:
+            self._count(pod, row, count)
+
+    # ---- namespaces ---------------------------------------------------------------------------------------------
+
+    def set_namespace(self, name: str, labels: Labels) -> None:
+        if self.namespaces.get(name) != labels:
+            self.namespaces[name] = dict(labels)
+            self._namespaces_changed()
+
+    def drop_namespace(self, name: str) -> None:
+        if self.namespaces.pop(name, None) is not None:
+            self._namespaces_changed()
+
+    def labels_of(self, namespace: str) -> Labels:
+        """Of a namespace nobody told us of we know no labels: as kube-scheduler."""
+        return self.namespaces.get(namespace, {})
+
+    def _namespaces_changed(self) -> None:
+        for census in list(self._censuses.values()):
+            if any(sought.namespace_selector is not None for sought in census.question.sought):
+                self._forget(census)
+
+    # ---- host ports ---------------------------------------------------------------------------------------------
+
+    def _use(self, port: HostPort, row: int, count: int) -> None:
+        key = (port.protocol, port.port)
+        by_address = self._ports.setdefault(key, {})
+        spots = by_address.setdefault(port.ip, {})
+        add(spots, row, count)
+        if not spots:
+            del by_address[port.ip]
+        if not by_address:
+            del self._ports[key]
+
+    def ports_in_use(self, port: HostPort) -> Iterator[int]:
+        """Rows on which somebody has this port. 0.0.0.0 is every address."""
+        for address, spots in self._ports.get((port.protocol, port.port), {}).items():
+            if ANY_ADDRESS in (address, port.ip) or address == port.ip:
+                yield from spots
+
+    # ---- counting -----------------------------------------------------------------------------------------------
+
+    def count(self, question: Question) -> Ints:
+        """By row how many pods the question finds. Not to be written to; true until somebody comes or leaves."""
+        self.start()
+        rows = len(self._ledger.nodes)
+        census = self._censuses.pop(question, None)
+        if census is None:
+            census = self._take(question, rows)
+        self._censuses[question] = census
+        census.at = grown(census.at, 0, rows)
+        return census.at[:rows]
+
+    def _take(self, question: Question, rows: int) -> Census:
+        while len(self._censuses) * rows * 8 > MOST_BYTES:
+            self._forget(next(iter(self._censuses.values())))
+        census = Census(question, np.zeros(rows, dtype=np.int64))
+        self._shelves.put(question.first, census)
+        found: list[tuple[int, int]] = []
+        for crowd in self._candidates(question.first):
+            if self._finds(question, crowd):
+                census.join(crowd)
+                found += crowd.at.items()
+        if found:
+            where, counts = np.array(found, dtype=np.int64).T
+            census.at = np.bincount(where, counts, minlength=rows).astype(np.int64)
+        return census
+
+    def _forget(self, census: Census) -> None:
+        del self._censuses[census.question]
+        self._shelves.remove(census.question.first, census)
+        for crowd in census.crowds:
+            crowd.censuses.remove(census)
+
+    def _candidates(self, selector: Selector | None) -> Iterator[Crowd]:
+        if selector is None:
+            return
+        if not anchors(selector):
+            yield from self._crowds.values()
+        for pair in anchors(selector):
+            yield from self._by_label.get(pair, ())
+
+    def _count(self, pod: Pod, row: int, count: int) -> None:
+        key = (pod.namespace, frozenset(pod.labels.items()), pod.leaving)
+        crowd = self._crowds.get(key)
+        if crowd is None:
+            crowd = self._crowds[key] = self._new_crowd(pod)
+        add(crowd.at, row, count)
+        for census in crowd.censuses:
+            census.at = grown(census.at, 0, row + 1)
+            census.at[row] += count
+        if not crowd.at:
+            self._drop_crowd(self._crowds.pop(key))
+
+    def _new_crowd(self, pod: Pod) -> Crowd:
+        crowd = Crowd(pod.namespace, pod.labels, pod.leaving)
+        for pair in pod.labels.items():
+            self._by_label.setdefault(pair, {})[crowd] = None
+        for census in self._shelves.under(pod.labels):
+            if self._finds(census.question, crowd):
+                census.join(crowd)
+        return crowd
+
+    def _drop_crowd(self, crowd: Crowd) -> None:
+        for pair in crowd.labels.items():
+            alike = self._by_label[pair]
+            del alike[crowd]
+            if not alike:
+                del self._by_label[pair]
+        for census in crowd.censuses:
+            del census.crowds[crowd]
+
+    def _finds(self, question: Question, crowd: Crowd) -> bool:
+        if crowd.leaving and not question.leaving_too:
+            return False
+        return self.finds(question.sought, crowd.namespace, crowd.labels)
+
+    def finds(self, sought: Iterable[Sought], namespace: str, labels: Labels) -> bool:
+        """Whether a pod of this namespace, with these labels, is found by all of them."""
+        return all(
+            one.selector is not None and one.selector.matches(labels) and self._reaches(one, namespace)
+            for one in sought
+        )
+
+    def _reaches(self, sought: Sought, namespace: str) -> bool:
+        """What a pod that is to be placed seeks among those that are there, itself included.
+
+        kube-scheduler 1.36 merges the namespaces that its selector finds into the list, but then asks the selector
+        again of a namespace without labels (mergeAffinityTermNamespacesIfNotEmpty changes a copy of the term), so
+        that `DoesNotExist` and `NotIn` reach every namespace. So do ours.
+        """
+        if namespace in sought.namespaces:
+            return True
+        among = sought.namespace_selector
+        return among is not None and (among.matches(self.labels_of(namespace)) or among.matches({}))
+
+
+def sought_by(term: PodTerm) -> Sought:
+    return Sought(term.namespaces, term.namespace_selector, term.selector)

@@ -1,0 +1,152 @@
+"""Pods whose place depends on who else is where: affinity, spread, ports, volumes, and Kubernetes' preferences.
+
+Only such pods pay for it. Their refusals become a mask of their own for one decision, and nothing is kept for them.
+Preferences come first and the policy decides among the best nodes, unless the profile gives the policy a weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from dovetail.engine.kernel.build import Kernel
+from dovetail.engine.kernel.state import FRESH, INACTIVE, OWN, Batch, Floats
+from dovetail.engine.ledger.ledger import Ledger
+from dovetail.engine.ledger.requests import Requests, unlimited
+from dovetail.engine.rules.affinity_spread import Relational
+from dovetail.engine.rules.node_columns import Flags
+from dovetail.engine.rules.pod_counts import Neighbours
+from dovetail.engine.rules.preferences import Preferred
+from dovetail.engine.rules.volumes import Volumes
+from dovetail.model.pod import Pod, Profile
+from dovetail.model.reason import Reason
+from dovetail.model.relations import ALONE, NO_PREFERENCES
+from dovetail.policies.rows import Bytes, Ints
+from dovetail.policies.table import NODE_POLICIES
+
+
+class Related:
+    """Everything that asks about other pods, volumes and images."""
+
+    def __init__(self, ledger: Ledger, requests: Requests, kernel: Callable[[Profile], Kernel]) -> None:
+        self._ledger, self._requests, self._kernel = ledger, requests, kernel
+        self.neighbours = Neighbours(ledger)
+        self.relational = Relational(ledger, self.neighbours)
+        self.preferred = Preferred(ledger, self.neighbours)
+        self.volumes = Volumes(ledger)
+        ledger.witnesses += [self.neighbours, self.volumes]
+        self._looked_at, self._avoided = -1, False  # version of the nodes; whether pods would rather not go to some
+
+    def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """None = it is gone."""
+        if labels is None:
+            self.neighbours.drop_namespace(name)
+        else:
+            self.neighbours.set_namespace(name, labels)
+
+    def concerns(self, pod: Pod) -> bool:
+        """Whether the pod must be placed by `batch`; asked of every pod, so it is cheap where there is nothing."""
+        plain = pod.relations is ALONE and pod.preferences is NO_PREFERENCES and not pod.profile.default_spread
+        if plain and self._calm():
+            return False
+        return self.restricts(pod) or self.preferred.concerns(pod)
+
+    def _calm(self) -> bool:
+        """No pod has terms about others, and no node is avoided."""
+        written = self._ledger.places.written
+        if written != self._looked_at:
+            facts = self.neighbours.facts
+            facts.refresh()
+            self._looked_at, self._avoided = written, bool(facts.avoided)
+        return self.neighbours.quiet and not self._avoided
+
+    def restricts(self, pod: Pod) -> bool:
+        """Whether nodes may refuse the pod because of other pods or volumes."""
+        return self.relational.concerns(pod) or self.volumes.concerns(pod)
+
+    def refusal(self, pod: Pod) -> Reason | None:
+        """Why no node can take the pod."""
+        return self.volumes.refusal(pod) if self.volumes.concerns(pod) else None
+
+    def refusals(self, pod: Pod) -> Bytes:
+        """[row]: 0, or why the node refuses the pod because of other pods or volumes."""
+        found: Bytes = np.zeros(len(self._ledger.nodes), dtype=np.uint8)
+        if self.relational.concerns(pod):
+            found = self.relational.refusals(pod)
+        if self.volumes.concerns(pod):
+            found = np.where(found != 0, found, self.volumes.refusals(pod)).astype(np.uint8)
+        return found
+
+    def wakes(self, waiting: Pod, changed: Pod) -> bool:
+        """Whether the coming or going of a pod may help one that waits, wherever that happened."""
+        volumes = self.volumes
+        return self.relational.wakes(waiting, changed) or volumes.helped(waiting, volumes.freed_by(changed))
+
+    def batch(self, pod: Pod) -> Batch:
+        """The pod alone, with a mask that leaves what its rules and preferences leave."""
+        refusals = self.refusals(pod)
+        batch = self._alone(pod, refusals)
+        if self.preferred.concerns(pod):
+            others = self._not_preferred(pod, batch)
+            self._ledger.places.write_own_mask(pod.node_rules, np.where(refusals != 0, refusals, others))
+        return batch
+
+    def reasons(self, pod: Pod, under_quota: bool = True) -> dict[Reason, int]:
+        """What the nodes say to a pod, and how many say it. OK = would take it."""
+        counts = np.bincount(self.codes(pod, under_quota), minlength=INACTIVE + 1)
+        return {Reason(code): int(counts[code]) for code in np.flatnonzero(counts[:INACTIVE]).tolist()}
+
+    def codes(self, pod: Pod, under_quota: bool = True) -> Bytes:
+        """[row]: 0 where the node would take the pod, else a reason of the kernel's, which does not weigh several."""
+        batch = self._alone(pod, self.refusals(pod))
+        if not under_quota:
+            batch = batch._replace(quota=unlimited(self._ledger.intern.vendors))
+        return self._survey(pod, batch)[0].copy()
+
+    def _alone(self, pod: Pod, refusals: Bytes) -> Batch:
+        signature = self._requests.signature(pod)
+        plain = self._requests.batch([pod], [signature], [(1, 1)])
+        own = np.full(1, FRESH, dtype=np.int64)
+        self._ledger.places.write_own_mask(pod.node_rules, refusals)
+        return plain._replace(mask=np.full(1, OWN, dtype=np.int64), scores=own, vector=own)
+
+    def _survey(self, pod: Pod, batch: Batch) -> tuple[Bytes, Floats]:
+        """[row]: 0 or why the node cannot take the pod; and its score. Written over by the next one."""
+        ledger, size = self._ledger, len(self._ledger.nodes)
+        ledger.make_room(1, len(batch.taken), 1)
+        survey = self._kernel(pod.profile).survey  # first: it may make new tables for the policy to read
+        state = ledger.state()
+        survey(state, batch)
+        return state.vectors.refused[FRESH, :size], state.vectors.score[FRESH, :size]
+
+    def _not_preferred(self, pod: Pod, batch: Batch) -> Bytes:
+        """[row]: INACTIVE where another node that fits is better."""
+        said, scores = self._survey(pod, batch)
+        fits = said == 0
+        if fits.sum() < 2:
+            return np.zeros(len(said), dtype=np.uint8)
+        points = self.worth(pod, scores, fits)
+        best = points[fits].max()
+        return np.where(fits & (points < best), INACTIVE, 0).astype(np.uint8)
+
+    def worth(self, pod: Pod, scores: Floats, fits: Flags) -> Ints:
+        """By row what the pod's preferences make of the nodes that fit, and its policy where that is one of them."""
+        points, weight = self.preferred.points(pod, fits, pod.profile.preferences), pod.profile.policy_weight
+        if not weight:
+            return points
+        in_points = NODE_POLICIES[pod.profile.node].in_points
+        return points + weight * (whole(scores, fits) if in_points else percent(scores, fits))
+
+
+def whole(scores: Floats, fits: Flags) -> Ints:
+    """Scores of a policy that counts in points already."""
+    return np.where(fits, scores, 0.0).astype(np.int64)
+
+
+def percent(scores: Floats, fits: Flags) -> Ints:
+    """The policy's scores as Kubernetes' plugins give theirs: 0 for the worst that fits, 100 for the best."""
+    low, high = scores[fits].min(), scores[fits].max()
+    if high == low:
+        return np.where(fits, 100, 0)
+    return np.where(fits, (100 * (np.where(fits, scores, low) - low) / (high - low)), 0).astype(np.int64)

@@ -1,0 +1,197 @@
+"""Why here, why not there: recomputed on request, with the functions that decide and none of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from dovetail.engine.kernel.build import Lens
+from dovetail.engine.kernel.fit import ask_refusal, node_shortage, vendor_cards
+from dovetail.engine.ledger.intern import NOBODY
+from dovetail.engine.ledger.requests import unlimited
+from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.why.biggest import beyond_all
+from dovetail.engine.why.tally import Tally, first_without_cards, tally_ask
+from dovetail.engine.why.verdict import Verdict, counted, lacking, nearest, refusing
+from dovetail.engine.wording import Fact, Lacking, affinity_fact, amount_of, relation_fact, resource_title
+from dovetail.model.decision import Decision
+from dovetail.model.node import Node
+from dovetail.model.pod import Pod
+from dovetail.model.reason import Reason, hami_name, sentence
+from dovetail.policies.rows import ASK_COUNT, ASK_VENDOR, DRAW, FIRST_ASK, LAST_ASK, Ints
+from dovetail.policies.table import NODE_POLICIES
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    pod: Pod
+    decision: Decision | None
+    verdicts: tuple[Verdict, ...]  # those that fit first, best first; then the others by name
+    counted: tuple[tuple[str, int], ...]  # (what is lacking, on how many nodes), most first
+    lacking: tuple[Lacking, ...]  # the same by kind, the nearest miss first
+    nearest: Verdict | None  # the node that misses least, where none fits
+    beyond: tuple[str, ...] = ()  # what exceeds everything the cluster has
+
+
+def verdicts(scheduler: Scheduler, pod: Pod) -> tuple[Verdict, ...]:
+    """Every node's verdict against the ledger as it is now, by name; of a daemon's pod that of its own node."""
+    return Look(scheduler, pod).all_nodes()
+
+
+def fits_on(scheduler: Scheduler, pod: Pod, nodes: Iterable[str]) -> bool:
+    """True where one of these nodes would take the pod now; nothing is compiled for it."""
+    ledger, look = scheduler.ledger, Look(scheduler, pod)
+    rows = (ledger.row_of[node] for node in nodes)
+    return any(look.node(ledger.nodes[row], row).reason == Reason.OK for row in rows)
+
+
+def explain(scheduler: Scheduler, pod: Pod, decision: Decision | None = None) -> Explanation:
+    """The whole picture for one pod that is not in the ledger (yet)."""
+    found = with_preferences(scheduler, pod, verdicts(scheduler, pod))
+    sign = -1 if NODE_POLICIES[pod.profile.node].lowest_wins else 1
+    ranked = sorted(found, key=lambda v: (v.reason != Reason.OK, -sign * (v.score or 0.0), v.node))
+    miss = nearest(found)
+    beyond = beyond_all(scheduler, pod) if miss is not None else ()
+    return Explanation(pod, decision, tuple(ranked), counted(refusing(found)), lacking(found), miss, beyond)
+
+
+def with_preferences(scheduler: Scheduler, pod: Pod, found: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
+    """The same with scores that count the pod's preferences, where its policy counts in the same points."""
+    counts = pod.profile.policy_weight and NODE_POLICIES[pod.profile.node].in_points
+    if not counts or not scheduler.related.preferred.concerns(pod):
+        return found
+    row_of, size = scheduler.ledger.row_of, len(scheduler.ledger.nodes)
+    scores, fits = np.zeros(size), np.zeros(size, dtype=np.bool_)
+    for one in found:
+        scores[row_of[one.node]], fits[row_of[one.node]] = one.score or 0.0, one.reason == Reason.OK
+    worth = scheduler.related.worth(pod, scores, fits)
+    return tuple(
+        replace(one, score=float(worth[row_of[one.node]])) if one.reason == Reason.OK else one for one in found
+    )
+
+
+class Look:
+    """One pod held against node after node. Good until the ledger changes."""
+
+    def __init__(self, scheduler: Scheduler, pod: Pod) -> None:
+        self.scheduler, self.pod, self.ledger = scheduler, pod, scheduler.ledger
+        policy = NODE_POLICIES[pod.profile.node]
+        peers = self.ledger.peers(self.ledger.owner(pod)) if policy.counts_owner else NOBODY
+        self.shape = scheduler.intern.shape(pod, peers)
+        self.ledger.make_room(0, sum(ask.count for container in pod.containers for ask in container.asks))
+        self.lens: Lens = scheduler.lens(pod.profile)
+        self.state = self.ledger.state()
+        self.draw = scheduler.requests.draw(pod.key)
+        self.args: Ints = scheduler.requests.arguments(pod.profile.node)
+        self.args[DRAW] = self.draw
+        vendors = scheduler.intern.vendors
+        quotas = scheduler.quotas
+        self.quota = quotas.allowance(pod, vendors) if quotas.apply_to(pod) else unlimited(vendors)
+        self.refusals = scheduler.related.refusals(pod) if scheduler.related.restricts(pod) else None
+
+    @cached_property
+    def device_limits(self) -> str:
+        """The same for all nodes, and dear where many pods share the quota."""
+        return self.scheduler.quotas.device_limits(self.pod)
+
+    def rows(self) -> list[int]:
+        """Of the nodes that are asked, by name: all that exist; of a daemon's pod its own."""
+        rows = {name: row for name, row in sorted(self.ledger.row_of.items()) if self.ledger.is_active(row)}
+        own = self.pod.own_node
+        return [rows[own]] if own in rows else list(rows.values())
+
+    def all_nodes(self) -> tuple[Verdict, ...]:
+        return tuple(self.node(self.ledger.nodes[row], row) for row in self.rows())
+
+    def node(self, node: Node, row: int) -> Verdict:
+        broken = tuple(self.pod.node_rules.refusals(node))
+        related = self._related(row)
+        if broken or related:
+            reason = broken[0] if broken else related
+            one_rule = len(broken) + bool(related) == 1 and self._has_room(node, row)
+            return Verdict(node.name, reason, self._rule(node, row, reason), hami_name(reason), one_rule=one_rule)
+        return self._room(node, row)
+
+    def _related(self, row: int) -> Reason:
+        """What rules about other pods and volumes say of the row."""
+        return Reason(int(self.refusals[row])) if self.refusals is not None else Reason.OK
+
+    def _has_room(self, node: Node, row: int) -> bool:
+        return self._room(node, row).reason == Reason.OK
+
+    def _room(self, node: Node, row: int) -> Verdict:
+        """Whether the node has what the pod asks for, whatever the rules are."""
+        rows, wants = self.state.rows, self.state.wants
+        if short := node_shortage(rows, wants, row, self.shape):
+            return self._short(node, row, Reason(short))
+        # The first container that fails speaks, as in HAMi, whether it lacks the node's cards or room on them.
+        failed = first_without_cards(self.state, self.lens, row, self.shape, self.quota, self.draw)
+        for a in range(wants.shape[self.shape, FIRST_ASK], wants.shape[self.shape, LAST_ASK]):
+            if refused := ask_refusal(rows, wants, row, a):
+                return self._whole(node, row, a, Reason(refused))
+            if a == failed:
+                devices = self.ledger.devices(row)
+                return self._by_cards(node, tally_ask(self.state, self.lens, row, self.shape, a, self.draw, devices))
+        score = float(self.lens.points(self.state, row, self.shape, self.args))
+        return Verdict(node.name, Reason.OK, Fact(sentence(Reason.OK)), score=score)
+
+    def _rule(self, node: Node, row: int, reason: Reason) -> Fact:
+        """Which rule, as far as it can be named."""
+        rules = self.pod.node_rules
+        if reason == Reason.NODE_NAME and rules.node_name not in self.scheduler.ledger.row_of:
+            return Fact(f"the pod names node {rules.node_name}, which does not exist", everywhere=True)
+        if reason == Reason.NODE_NAME:
+            return Fact(f"the pod names node {rules.node_name}")
+        if reason == Reason.TAINT and (taint := rules.untolerated(node)):
+            return Fact(f"taint {taint} not tolerated")
+        if reason == Reason.NODE_SELECTOR:
+            wrong = [(k, v) for k, v in rules.selector if node.labels.get(k) != v]
+            have = [f"{k}={node.labels[k]}" if k in node.labels else f"no {k}" for k, _ in wrong]
+            return Fact(f"nodeSelector {', '.join(f'{k}={v}' for k, v in wrong)} does not match", have=", ".join(have))
+        if reason == Reason.NODE_AFFINITY:
+            return affinity_fact(rules, node)
+        return self.scheduler.related.volumes.fact(self.pod, row, reason) or relation_fact(self.pod.relations, reason)
+
+    def _whole(self, node: Node, row: int, a: int, reason: Reason) -> Verdict:
+        """What can be said of an ask before looking at single cards."""
+        rows, wants, fact, missing = self.state.rows, self.state.wants, Fact(sentence(reason)), float("inf")
+        if reason == Reason.NODE_UNSETTLED:
+            return Verdict(node.name, reason, Fact(node.unsettled), hami_name(reason))
+        vendors = [one.vendor for container in self.pod.containers for one in container.asks]
+        vendor = int(wants.ask[a, ASK_VENDOR])
+        if reason == Reason.UNREGISTERED and len(set(vendors)) > 1:  # which are missing?
+            names = {self.scheduler.intern.vendors(name): name for name in vendors}
+            fact = Fact(f"node has no {names[vendor]} device")
+        if reason == Reason.TOO_FEW_CARDS:
+            asked, there = int(wants.ask[a, ASK_COUNT]), vendor_cards(rows, row, vendor)
+            fact, missing = Fact(f"one container asks for {asked} GPUs", have=f"{there}"), (asked - there) / asked
+        return Verdict(node.name, reason, fact, hami_name(reason), shortfall=missing)
+
+    def _short(self, node: Node, row: int, reason: Reason) -> Verdict:
+        """Which resource, and by how much."""
+        rows, wants, intern = self.state.rows, self.state.wants, self.scheduler.intern
+        if wants.need[self.shape, intern.nowhere] > 0:
+            name = next(
+                name for name, amount in self.pod.resources.items() if amount and intern.columns.known(name) is None
+            )
+            fact = Fact(f"{resource_title(name)} short", f"by {amount_of(name, self.pod.resources[name])}")
+            return Verdict(node.name, reason, fact, hami_name(reason), shortfall=1.0)
+        for column, name in enumerate(intern.columns):
+            need = int(wants.need[self.shape, column])
+            missing = int(rows.used[row, column]) + need - int(rows.cap[row, column])
+            if need > 0 and rows.enforced[column] and missing > 0:
+                fact = Fact(f"{resource_title(name)} short", f"by {amount_of(name, missing)}")
+                return Verdict(node.name, reason, fact, hami_name(reason), shortfall=missing / need)
+        raise AssertionError("a shortage without a resource")
+
+    def _by_cards(self, node: Node, found: Tally) -> Verdict:
+        fact = found.fact
+        if found.reason == Reason.CARD_QUOTA:
+            fact = replace(fact, what=f"{fact.what}: {self.device_limits}")
+        if found.reason == Reason.CARD_TYPE:
+            models = dict.fromkeys(device.model for device in node.devices)
+            fact = replace(fact, have=", ".join(models))
+        return Verdict(node.name, found.reason, fact, found.hami, None, found.cards, found.shortfall)

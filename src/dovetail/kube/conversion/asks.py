@@ -1,0 +1,219 @@
+"""What one container asks of cards, by HAMi's rules (pkg/device/nvidia/device.go:417-450, 520-600).
+
+Limits before requests; percentages clamped; what HAMi's webhook fills in (the count, exclusive cores for whole cards)
+is filled in and noted. GPU memory may have a unit (card_memory.py), which HAMi does not understand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dovetail.kube.conversion.amounts import text_of
+from dovetail.kube.conversion.bounded import Excess
+from dovetail.kube.conversion.card_memory import card_memory
+from dovetail.kube.conversion.register import MILLI_PER_CORE
+from dovetail.kube.conversion.vendors import Vendor, Vendors
+from dovetail.kube.objects.bounds import CARDS_PER_CONTAINER
+from dovetail.kube.objects.core import Quantity, Resources
+from dovetail.kube.objects.problems import Problems, printable
+from dovetail.model import quantity
+from dovetail.model.pod import CardResources, DeviceAsk
+
+WHOLE = 100  # per cent
+
+
+class TooManyCards(ValueError):
+    """More cards than any node is read with."""
+
+
+class AskError(ValueError):
+    """The container's request is wrong: (field, message)."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+@dataclass(slots=True)
+class Asked:
+    """A container's cards, the counts that admission would have written, and why it cannot be placed (or "")."""
+
+    asks: tuple[DeviceAsk, ...] = ()
+    counts: dict[str, int] = field(default_factory=dict)  # count resource -> cards
+    wrong: str = ""
+    excess: Excess | None = None  # more cards than the bound; as many as the bound are in `asks`
+
+
+def asked(resources: Resources, vendors: Vendors, path: str, where: str, problems: Problems) -> Asked:
+    """The asks of one container over all vendors, in the table's order."""
+    result = Asked()
+    asks = []
+    for vendor in vendors.concerned((*resources.requests, *resources.limits)):
+        reader = _Reader(resources, vendor, f"{path}.resources", where, problems)
+        try:
+            ask = reader.ask()
+        except AskError as error:
+            problems.error(where, reader.field(error.name), str(error))
+            result.wrong = result.wrong or f"{error.name}: {error}"
+            ask = reader.whole_cards()  # a pod that runs in spite of it holds no less than its cards
+        except TooManyCards:
+            result.excess = Excess(reader.field(vendor.count), CARDS_PER_CONTAINER, reader.excess)
+            reader.count = CARDS_PER_CONTAINER.most
+            ask = reader.whole_cards()  # likewise, up to the bound
+        if reader.count:
+            result.counts[vendor.count] = reader.count
+        if ask is not None:
+            asks.append(ask)
+    result.asks = tuple(asks)
+    return result
+
+
+def count_by_webhook(resources: Resources, vendor: Vendor) -> int:
+    """The cards that HAMi's webhook writes down where a part of a card is asked for and no number; else 0."""
+    stated = vendor.count in resources.limits or vendor.count in resources.requests
+    return vendor.default_count if vendor.webhook and not stated and _limits_a_part(resources, vendor) else 0
+
+
+def _limits_a_part(resources: Resources, vendor: Vendor) -> bool:
+    return any(name in resources.limits for name in (vendor.memory, vendor.percentage, vendor.core) if name)
+
+
+class _Reader:
+    """One container, one vendor."""
+
+    def __init__(self, resources: Resources, vendor: Vendor, path: str, where: str, problems: Problems) -> None:
+        self.resources = resources
+        self.limits: Mapping[str, Quantity] = resources.limits
+        self.requests: Mapping[str, Quantity] = resources.requests
+        self.vendor, self.path, self.where, self.problems = vendor, path, where, problems
+        self.count = 0
+        self.excess = 0  # cards, where there are more than the bound
+
+    def ask(self) -> DeviceAsk | None:
+        self.count = self._count()
+        if self.count == 0:
+            return None
+        memory = self._memory()
+        percent = self._percentage()
+        compute = self._cores(percent) * MILLI_PER_CORE
+        if not memory and percent is None and self.vendor.default_memory:
+            memory = self.vendor.default_memory
+            self._note(self.vendor.memory, f"{memory} MiB per card, by defaultMemory")
+        part = None if memory else WHOLE if percent is None else percent
+        vendor = self.vendor
+        plain = not self._states(vendor.memory, vendor.percentage, vendor.core)
+        return DeviceAsk(vendor.word, self.count, memory, part, compute, plain, _resources(vendor))
+
+    def whole_cards(self) -> DeviceAsk | None:
+        """All of as many cards as could be read, where a part of the request could not."""
+        if not self.count:
+            return None
+        return DeviceAsk(self.vendor.word, self.count, memory_percent=WHOLE, resources=_resources(self.vendor))
+
+    def field(self, name: str) -> str:
+        return f"{self.path}.{'requests' if name in self.requests and name not in self.limits else 'limits'}.{name}"
+
+    def _given(self, name: str) -> Quantity | None:
+        return self.limits.get(name, self.requests.get(name)) if name else None
+
+    def _states(self, *names: str) -> bool:
+        return any(self._given(name) is not None for name in names)
+
+    def _number(self, name: str) -> tuple[int, bool] | None:
+        """(amount, is it whole), or None where nothing is said."""
+        value = self._given(name)
+        if value is None:
+            return None
+        try:
+            text = text_of(value)
+            return quantity.parse(text), quantity.is_whole(text)
+        except quantity.QuantityError as error:
+            raise AskError(name, str(error)) from None
+
+    def _count(self) -> int:
+        vendor = self.vendor
+        given = self._number(vendor.count)
+        if given is None:
+            filled = count_by_webhook(self.resources, vendor)
+            if filled:
+                self._note(vendor.count, f"{filled}, by HAMi's webhook, as a part of a card is asked for")
+            elif _limits_a_part(self.resources, vendor):
+                raise AskError(
+                    vendor.count,
+                    "is missing: a part of a card is asked for, but no card, and HAMi's webhook passes over this pod;"
+                    f" write {vendor.count}: 1 beside it",
+                )
+            return filled
+        count, whole = given
+        if not whole or count < 0:
+            raise AskError(vendor.count, f"{printable(str(self._given(vendor.count)), 40)} is not a number of cards")
+        if count > CARDS_PER_CONTAINER.most:
+            self.excess = count
+            raise TooManyCards
+        return count
+
+    def _memory(self) -> int:
+        """MiB per card; 0 = not stated."""
+        name = self.vendor.memory
+        value = self._given(name)
+        if value is None:
+            return 0
+        try:
+            read = card_memory(value, self.vendor.memory_factor)
+        except quantity.QuantityError as error:
+            raise AskError(name, str(error)) from None
+        if read.note:
+            self.problems.understood(self.where, self.field(name), read.note)
+        if read.doubt:
+            self.problems.mistake(self.where, self.field(name), read.doubt)
+        return read.mib
+
+    def _percentage(self) -> int | None:
+        """1 to 100, or None where unset. HAMi clamps more to 100 and takes 0 or less as unset."""
+        name = self.vendor.percentage
+        given = self._number(name)
+        if given is None:
+            return None
+        value, whole = given
+        if not whole:
+            raise AskError(name, "must be a whole number between 1 and 100")
+        if value > WHOLE:
+            self._warn(name, f"{value} is more than 100 per cent; 100 is used")
+            return WHOLE
+        if value <= 0:
+            self._warn(name, f"{value} counts as not set; write 1 to 100")
+            return None
+        return value
+
+    def _cores(self, percent: int | None) -> int:
+        vendor = self.vendor
+        given = self._number(vendor.core)
+        if given is not None:
+            value, whole = given
+            if not whole or value < 0:
+                raise AskError(vendor.core, "must be a whole number between 0 and 100: per cent of a card's compute")
+            if value > WHOLE:
+                self._warn(vendor.core, f"{value} is more than a card has; 100 is used")
+            return min(value, WHOLE)
+        stated = self._states(vendor.memory, vendor.percentage)
+        exclusive = not stated or not vendor.memory or (percent == WHOLE and self._stated_percent() == WHOLE)
+        if vendor.webhook and exclusive:
+            self._note(vendor.core, "100, by HAMi's webhook: a whole card is exclusive")
+            return WHOLE
+        return min(vendor.default_cores, WHOLE)
+
+    def _stated_percent(self) -> int:
+        given = self._number(self.vendor.percentage)
+        return given[0] if given else 0
+
+    def _warn(self, name: str, message: str) -> None:
+        self.problems.warning(self.where, self.field(name), message)
+
+    def _note(self, name: str, message: str) -> None:
+        self.problems.note(self.where, self.field(name), message)
+
+
+def _resources(vendor: Vendor) -> CardResources:
+    shared = min(vendor.default_cores, WHOLE) * MILLI_PER_CORE
+    return CardResources(vendor.count, vendor.memory, vendor.percentage, vendor.core, vendor.memory_factor, shared)

@@ -1,0 +1,254 @@
+"""Pods and nodes held against the table of bounds before they are read: what exceeds one is named and cut.
+
+A pod that exceeds a bound is refused, but it may run all the same, as another scheduler or its creator chose the node:
+then what is left of it is booked. So only the fields that exceed a bound are cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from dovetail.kube.conversion.policies import DEVICE, NODE, WEIGHTS
+from dovetail.kube.conversion.vendors import Vendors
+from dovetail.kube.objects import bounds
+from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.bounds import Bound
+from dovetail.kube.objects.problems import Problems
+from dovetail.model.node import BASE_RESOURCES
+
+T = TypeVar("T")
+
+
+class Excess(NamedTuple):
+    """A bound that an object exceeds."""
+
+    field: str
+    bound: Bound
+    number: int
+
+    def __str__(self) -> str:
+        return self.bound.exceeded(self.number)
+
+
+class Part(NamedTuple):
+    """A part of a pod spec that has a bound, and what is left of it beyond."""
+
+    bound: Bound
+    field: str  # below the spec
+    counted: Callable[[objects.PodSpec], int]
+    cut: Mapping[str, Any]
+
+
+def _terms(spec: objects.PodSpec) -> int:
+    given = spec.affinity
+    if given is None:
+        return 0
+    count = 0
+    if given.node_affinity is not None:
+        required = given.node_affinity.required
+        count += len(given.node_affinity.preferred)
+        count += len(required.node_selector_terms) if required is not None else 0
+    return count + sum(1 for _ in _pod_terms(given))
+
+
+def _pod_terms(given: objects.Affinity) -> Iterator[objects.PodAffinityTerm]:
+    for part in (given.pod_affinity, given.pod_anti_affinity):
+        if part is not None:
+            yield from part.required
+            yield from (row.pod_affinity_term for row in part.preferred)
+
+
+def _values(spec: objects.PodSpec) -> int:
+    """Keys, values and namespaces in rules, as each is compared or kept."""
+    total = 0
+    for row in spec.topology_spread_constraints:
+        total += 1 + len(row.match_label_keys) + _selector(row.label_selector)
+    given = spec.affinity
+    if given is None:
+        return total
+    for term in _pod_terms(given):
+        total += 1 + len(term.namespaces) + len(term.match_label_keys) + len(term.mismatch_label_keys)
+        total += _selector(term.label_selector) + _selector(term.namespace_selector)
+    if given.node_affinity is not None:
+        required = given.node_affinity.required
+        terms = [row.preference for row in given.node_affinity.preferred]
+        terms += required.node_selector_terms if required is not None else []
+        total += sum(_requirements(term.match_expressions) + _requirements(term.match_fields) for term in terms)
+    return total
+
+
+def _selector(given: objects.LabelSelector | None) -> int:
+    return 0 if given is None else 2 * len(given.match_labels) + _requirements(given.match_expressions)
+
+
+def _requirements(given: Iterable[objects.Requirement]) -> int:
+    return sum(1 + len(row.values) for row in given)
+
+
+def _claims(spec: objects.PodSpec) -> int:
+    return sum(1 for volume in spec.volumes if volume.persistent_volume_claim or volume.ephemeral is not None)
+
+
+def _ports(spec: objects.PodSpec) -> int:
+    return sum(len(container.ports) for container in (*spec.init_containers, *spec.containers))
+
+
+PARTS = (
+    Part(bounds.NODE_SELECTOR, "nodeSelector", lambda spec: len(spec.node_selector), {"node_selector": {}}),
+    Part(bounds.TOLERATIONS, "tolerations", lambda spec: len(spec.tolerations), {"tolerations": []}),
+    Part(bounds.AFFINITY_TERMS, "affinity", _terms, {"affinity": None}),
+    Part(
+        bounds.SPREAD_CONSTRAINTS,
+        "topologySpreadConstraints",
+        lambda spec: len(spec.topology_spread_constraints),
+        {"topology_spread_constraints": []},
+    ),
+    Part(bounds.SELECTOR_VALUES, "affinity", _values, {"affinity": None, "topology_spread_constraints": []}),
+    Part(bounds.VOLUMES, "volumes", lambda spec: len(spec.volumes), {"volumes": []}),
+    Part(bounds.CLAIMS, "volumes", _claims, {"volumes": []}),
+)
+
+
+def bounded_spec(spec: objects.PodSpec, path: str, vendors: Vendors) -> tuple[objects.PodSpec, list[Excess]]:
+    """The spec within all bounds, and which it exceeds."""
+    found = []
+    names = _resource_names(spec)
+    if len(names) > bounds.RESOURCES_PER_POD.most:  # first: admission adds a toleration for each
+        found.append(Excess(f"{path}.containers", bounds.RESOURCES_PER_POD, len(names)))
+        spec = _with_resources(spec, frozenset(_first(names, bounds.RESOURCES_PER_POD, vendors)))
+    for part in PARTS:
+        count = part.counted(spec)
+        if count > part.bound.most:
+            found.append(Excess(f"{path}.{part.field}", part.bound, count))
+            spec = msgspec.structs.replace(spec, **part.cut)
+    count = len(spec.containers) + len(spec.init_containers)
+    if count > bounds.CONTAINERS.most:
+        found.append(Excess(f"{path}.containers", bounds.CONTAINERS, count))
+        kept = spec.containers[: bounds.CONTAINERS.most]
+        starting = spec.init_containers[: bounds.CONTAINERS.most - len(kept)]
+        spec = msgspec.structs.replace(spec, containers=kept, init_containers=starting)
+    if (count := _ports(spec)) > bounds.PORTS.most:
+        found.append(Excess(f"{path}.containers", bounds.PORTS, count))
+        spec = _each_container(spec, lambda one: msgspec.structs.replace(one, ports=[]))
+    return spec, found
+
+
+def _each_container(spec: objects.PodSpec, change: Callable[[objects.Container], objects.Container]) -> objects.PodSpec:
+    return msgspec.structs.replace(
+        spec,
+        containers=[change(one) for one in spec.containers],
+        init_containers=[change(one) for one in spec.init_containers],
+    )
+
+
+def _resource_names(spec: objects.PodSpec) -> dict[str, None]:
+    names: dict[str, None] = {}
+    for container in (*spec.init_containers, *spec.containers):
+        names.update(dict.fromkeys(container.resources.requests))
+        names.update(dict.fromkeys(container.resources.limits))
+    if spec.resources is not None:
+        names.update(dict.fromkeys((*spec.resources.requests, *spec.resources.limits)))
+    names.update(dict.fromkeys(spec.overhead))
+    return names
+
+
+def _first(names: Iterable[str], bound: Bound, vendors: Vendors) -> Sequence[str]:
+    """As many names as the bound allows: what every node has and what counts cards before the others."""
+    known = {*BASE_RESOURCES, *vendors.by_count, *vendors.share_names}
+    return sorted(names, key=lambda name: name not in known)[: bound.most]
+
+
+def _with_resources(spec: objects.PodSpec, kept: frozenset[str]) -> objects.PodSpec:
+    def among(given: Mapping[str, T]) -> dict[str, T]:
+        return {name: value for name, value in given.items() if name in kept}
+
+    def smaller(given: objects.Resources) -> objects.Resources:
+        return msgspec.structs.replace(given, requests=among(given.requests), limits=among(given.limits))
+
+    spec = _each_container(spec, lambda one: msgspec.structs.replace(one, resources=smaller(one.resources)))
+    whole = None if spec.resources is None else smaller(spec.resources)
+    return msgspec.structs.replace(spec, resources=whole, overhead=among(spec.overhead))
+
+
+def bounded_meta(meta: objects.Meta, path: str, vendors: Vendors) -> tuple[objects.Meta, list[Excess]]:
+    """A pod's labels, and the annotations that say what it asks for. `path`: before `metadata`."""
+    found = []
+    for name, text in meta.annotations.items():
+        if len(text) > bounds.REQUEST_ANNOTATION.most and _is_request(name, vendors):
+            found.append(Excess(f"{path}metadata.annotations.{name}", bounds.REQUEST_ANNOTATION, len(text)))
+    if found:
+        kept = {name: text for name, text in meta.annotations.items() if len(text) <= bounds.REQUEST_ANNOTATION.most}
+        meta = msgspec.structs.replace(meta, annotations=kept)
+    if len(meta.labels) > bounds.LABELS_PER_POD.most:
+        found.append(Excess(f"{path}metadata.labels", bounds.LABELS_PER_POD, len(meta.labels)))
+        meta = msgspec.structs.replace(meta, labels=pod_labels(meta.labels))
+    return meta, found
+
+
+def _is_request(annotation: str, vendors: Vendors) -> bool:
+    if annotation in (*NODE, *DEVICE, WEIGHTS):
+        return True
+    rows = vendors.concerned((annotation,))
+    return any(annotation not in (row.allocated, row.to_allocate) for row in rows)
+
+
+def pod_labels(labels: dict[str, str]) -> dict[str, str]:
+    """The labels of a pod, as many as are read."""
+    if len(labels) <= bounds.LABELS_PER_POD.most:
+        return labels
+    return dict(list(labels.items())[: bounds.LABELS_PER_POD.most])
+
+
+def listed(annotations: Mapping[str, str], name: str, bound: Bound) -> tuple[tuple[str, ...], list[Excess]]:
+    """The different entries of a list with commas, as many as are read; and what is beyond a bound."""
+    text = annotations.get(name, "") if name else ""
+    if not text:
+        return (), []
+    entries = tuple(dict.fromkeys(part for part in (part.strip() for part in text.split(",")) if part))
+    field, found = f"metadata.annotations.{name}", []
+    if len(entries) > bound.most:
+        found.append(Excess(field, bound, len(entries)))
+        entries = entries[: bound.most]
+    longest = max(map(len, entries), default=0)
+    if longest > bounds.CARD_NAME.most:
+        found.append(Excess(field, bounds.CARD_NAME, longest))
+        entries = tuple(entry for entry in entries if len(entry) <= bounds.CARD_NAME.most)
+    return entries, found
+
+
+def bounded_node(source: objects.Node, where: str, vendors: Vendors, problems: Problems) -> objects.Node:
+    """The node within all bounds; what is cut is a warning. A node whose taints are cut takes no new pods."""
+    meta, spec, status = source.metadata, source.spec, source.status
+    named = sum(len(image.names) for image in status.images)
+    offered = status.allocatable if status.allocatable is not None else status.capacity or {}
+    for field, bound, count in (
+        ("metadata.labels", bounds.LABELS_PER_NODE, len(meta.labels)),
+        ("spec.taints", bounds.TAINTS, len(spec.taints)),
+        ("status.allocatable", bounds.RESOURCES_PER_NODE, len(offered)),
+        ("status.images", bounds.IMAGES, named),
+    ):
+        if count <= bound.most:
+            continue
+        problems.warning(where, field, f"{bound.exceeded(count)}; {bound.beyond.removesuffix(', with a warning')}")
+        if bound is bounds.LABELS_PER_NODE:
+            meta = msgspec.structs.replace(meta, labels=dict(list(meta.labels.items())[: bound.most]))
+        elif bound is bounds.TAINTS:
+            spec = msgspec.structs.replace(spec, taints=spec.taints[: bound.most], unschedulable=True)
+        elif bound is bounds.IMAGES:
+            status = msgspec.structs.replace(status, images=list(_images(status.images, bound.most)))
+        else:
+            kept = {name: offered[name] for name in _first(offered, bound, vendors)}
+            status = msgspec.structs.replace(status, allocatable=kept, capacity=None)
+    return msgspec.structs.replace(source, metadata=meta, spec=spec, status=status)
+
+
+def _images(images: Iterable[objects.ContainerImage], most: int) -> Iterator[objects.ContainerImage]:
+    """The first ones whose names are no more than that together."""
+    for image in images:
+        most -= len(image.names)
+        if most < 0:
+            return
+        yield image

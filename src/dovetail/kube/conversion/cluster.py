@@ -1,0 +1,188 @@
+"""Documents → everything a plan needs: nodes, what runs, what waits, quotas, and what is wrong with the input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dovetail.kube.conversion.admission import admission
+from dovetail.kube.conversion.gangs import groups_of
+from dovetail.kube.conversion.nodes import MOST_NODES, node_from, nodes_from_pool
+from dovetail.kube.conversion.quotas import quota_from
+from dovetail.kube.conversion.selectors import selecting
+from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.conversion.vendors import Vendors
+from dovetail.kube.conversion.volumes import volume_facts
+from dovetail.kube.conversion.workloads import Bound, Context, Pending, expand
+from dovetail.kube.files.decode import NotPlaced, Objects, decode
+from dovetail.kube.files.documents import Document
+from dovetail.kube.objects.problems import InputError, Problem, Problems, printable
+from dovetail.model.device import only_substring_matches, type_matches
+from dovetail.model.node import Node
+from dovetail.model.pod import RunningPod
+from dovetail.model.volumes import Claim, VolumeFact
+from dovetail.whatif.situation import Situation
+
+__all__ = ["ClusterInput", "InputError", "Problem", "Problems", "Settings", "load"]
+
+
+TEMPLATED = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"})
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInput(Situation):
+    """The situation as the input tells it, and what is wrong with the input."""
+
+    problems: tuple[Problem, ...] = ()
+    ignored: Mapping[str, int] = field(default_factory=dict)  # kind -> objects of it that say nothing to us
+    not_placed: tuple[NotPlaced, ...] = ()  # objects whose pods are not in the groups, by kind, namespace, name
+    sources: tuple[str, ...] = ()  # files that held objects
+
+
+def load(
+    documents: Iterable[Document], settings: Settings, problems: Problems | None = None, everything: bool = False
+) -> ClusterInput:
+    """Raises InputError where the input is structurally wrong, with everything that is wrong with it.
+
+    `everything`: the input has all there is, so that a claim which is not in it does not exist.
+    """
+    problems = Problems() if problems is None else problems
+    documents = tuple(documents)
+    found = decode(documents, problems)
+    nodes = _nodes(found, settings.vendors, problems)
+    problems.stop_if_fatal()
+    namespaces = {item.name: item.value.metadata.labels for item in found.of("Namespace")}
+    expansion = expand(found, Context(settings, admission(found, nodes, problems), nodes, problems, namespaces))
+    problems.stop_if_fatal()
+    bound = _on_known_nodes(expansion.bound, nodes, problems)
+    volumes = volume_facts(found, problems)
+    pending = expansion.pending if everything else _with_known_claims(expansion.pending, volumes, problems)
+    held = [item.running.pod for item in bound]
+    pod_groups = (*found.of("PodGroup"), *expansion.pod_groups)
+    groups = groups_of(pending, held, pod_groups, problems, settings.unknown_group)
+    _warn_of_substrings(pending, nodes, settings.vendors, problems)
+    quotas = (quota_from(item, settings.vendors, problems) for item in found.of("ResourceQuota"))
+    return ClusterInput(
+        nodes=nodes,
+        running=tuple(sorted((item.running for item in bound), key=lambda r: (r.node, r.pod.namespace, r.pod.name))),
+        strays=_strays(expansion.bound, nodes),
+        groups=groups,
+        quotas=tuple(sorted(quotas, key=lambda quota: (quota.namespace, quota.name))),
+        volumes=volumes,
+        namespaces=tuple(sorted(namespaces.items())),
+        selecting=selecting(found),
+        problems=problems.found(),
+        ignored=found.ignored,
+        not_placed=found.not_placed,
+        sources=tuple(dict.fromkeys(document.place.rpartition("#")[0] for document in documents)),
+    )
+
+
+def _with_known_claims(pending: Sequence[Pending], volumes: Sequence[VolumeFact], problems: Problems) -> list[Pending]:
+    """A manifest seldom comes with its claims: pods are placed without those that nobody gave us, and it is said."""
+    known = {fact.key for fact in volumes if isinstance(fact, Claim)}
+    result = []
+    for waiting in pending:
+        pod = waiting.pod
+        missing = [name for name in pod.relations.claims if f"{pod.namespace}/{name}" not in known]
+        if missing:
+            said = ", ".join(printable(name) for name in missing[:5])
+            message = (
+                f"PersistentVolumeClaim {said} is not in the input; the pod is placed as if it had none. Add it with -f"
+            )
+            problems.warning(waiting.where, "spec.volumes", message)
+            claims = tuple(name for name in pod.relations.claims if name not in missing)
+            pod = replace(pod, relations=replace(pod.relations, claims=claims))
+            waiting = replace(waiting, pod=pod)
+        result.append(waiting)
+    return result
+
+
+def _nodes(found: Objects, vendors: Vendors, problems: Problems) -> tuple[Node, ...]:
+    nodes: dict[str, Node] = {}
+    origin: dict[str, str] = {}  # node -> where it is defined
+    batches: list[tuple[str, Sequence[Node]]] = [
+        (item.where, (node_from(item, vendors, problems),)) for item in found.of("Node")
+    ]
+    total = len(batches)
+    for item in found.of("Cluster"):
+        for number, pool in enumerate(item.value.nodes):
+            total += max(pool.count or 1, 1)
+            if total > 2 * MOST_NODES:
+                problems.fatal(item.where, f"nodes[{number}].count", f"more than {2 * MOST_NODES} nodes in all")
+                break
+            batches.append((item.where, nodes_from_pool(pool, f"nodes[{number}]", item.where, vendors, problems)))
+    for where, batch in batches:
+        for node in batch:
+            if node.name in nodes:
+                message = f"node {printable(node.name)} is also defined by {origin[node.name]}; keep one"
+                problems.fatal(where, "metadata.name", message)
+            nodes[node.name] = node
+            origin[node.name] = where
+    _warn_of_shared_cards(nodes, origin, problems)
+    return tuple(nodes[name] for name in sorted(nodes))
+
+
+def _warn_of_shared_cards(nodes: Mapping[str, Node], origin: Mapping[str, str], problems: Problems) -> None:
+    seen: dict[str, str] = {}  # uuid -> node
+    for node in nodes.values():
+        for device in node.devices:
+            other = seen.setdefault(device.uuid, node.name)
+            if other != node.name:
+                message = f"card {device.uuid} is also registered by node {printable(other)}; it can be in one only"
+                problems.warning(origin[node.name], "metadata.annotations", message)
+
+
+def _on_known_nodes(bound: Sequence[Bound], nodes: Sequence[Node], problems: Problems) -> list[Bound]:
+    known = {node.name for node in nodes}
+    result = []
+    for item in bound:
+        if item.running.node in known:
+            result.append(item)
+            continue
+        message = f"node {printable(item.running.node)} is not in the input; the pod is left out"
+        problems.warning(item.where, "spec.nodeName", message)
+    return result
+
+
+def _strays(bound: Sequence[Bound], nodes: Sequence[Node]) -> tuple[RunningPod, ...]:
+    known = {node.name for node in nodes}
+    return tuple(item.running for item in bound if item.running.node not in known)
+
+
+def _warn_of_substrings(
+    pending: Iterable[Pending], nodes: Sequence[Node], vendors: Vendors, problems: Problems
+) -> None:
+    """HAMi matches types as substrings (`H20` also takes an H200); we match whole tokens, and say where it matters."""
+    models: dict[str, set[str]] = {}  # vendor -> models in the cluster
+    for node in nodes:
+        for device in node.devices:
+            models.setdefault(device.vendor, set()).add(device.model)
+    checked: set[tuple[str, str, str]] = set()
+    for waiting in pending:
+        for rules in waiting.pod.device_rules:
+            row = vendors.by_word[rules.vendor]
+            for key, wanted in ((row.use_type, rules.use_types), (row.nouse_type, rules.nouse_types)):
+                for text in wanted:
+                    if (waiting.where, key, text) in checked:
+                        continue
+                    checked.add((waiting.where, key, text))
+                    have = models.get(rules.vendor, set())
+                    field = f"{_above(waiting.where)}metadata.annotations.{key}"
+                    _warn_of_type(text, have, waiting.where, field, problems)
+
+
+def _above(where: str) -> str:
+    """What stands before a pod's metadata in the object that was read: `file#2 Deployment default/web`."""
+    return "spec.template." if where.split(" ")[-2:][0] in TEMPLATED else ""
+
+
+def _warn_of_type(text: str, models: set[str], where: str, field_name: str, problems: Problems) -> None:
+    by_part = sorted(model for model in models if only_substring_matches(model, text))
+    said = printable(text, 60)
+    if by_part:
+        message = f"{said!r} matches whole words only, so not {printable(', '.join(by_part))}; HAMi would take it"
+        problems.warning(where, field_name, message)
+    elif models and not any(type_matches(model, text) for model in models):
+        message = f"{said!r} matches no card of the cluster, which has {printable(', '.join(sorted(models)))}"
+        problems.warning(where, field_name, message)

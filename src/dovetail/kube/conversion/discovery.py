@@ -1,0 +1,112 @@
+"""Cards of a plain node: NVIDIA's GPU feature discovery labels, with the vendor's own plugin handing out cards.
+
+There kubelet picks the card, so each is one slot, and replicas (time-slicing, MPS) are never taken for more cards
+(NVIDIA k8s-device-plugin, docs on sharing: `nvidia.com/gpu.replicas`, `-SHARED`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from dovetail.kube.conversion.register import LARGEST, clean_model
+from dovetail.kube.conversion.vendors import Vendor, Vendors
+from dovetail.kube.objects.bounds import CARDS_PER_NODE
+from dovetail.kube.objects.problems import Problems, printable
+from dovetail.model.device import Device
+
+PRODUCT, MEMORY, COUNT = "nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.count"
+REPLICAS, STRATEGY = "nvidia.com/gpu.replicas", "nvidia.com/gpu.sharing-strategy"
+MIG_RESOURCE = "nvidia.com/mig-"
+MOST_CARDS = CARDS_PER_NODE.most
+
+
+class Discovered(NamedTuple):
+    devices: tuple[Device, ...] = ()
+    mig: bool = False
+
+
+def discover(
+    node: str, labels: Mapping[str, str], allocatable: Mapping[str, int], vendors: Vendors, tell: Teller
+) -> Discovered:
+    """As many cards as can be asked for: labels tell what they are, and say nothing of a resource nobody hands out."""
+    devices: list[Device] = []
+    for vendor in vendors.rows:
+        count = allocatable.get(vendor.count)
+        if vendor.word == "NVIDIA":
+            devices.extend(_nvidia(node, labels, count, vendor, tell))
+        elif count:
+            tell.warning(f"status.allocatable.{vendor.count}", _UNKNOWN.format(count=count, name=vendor.count))
+            devices.extend(
+                _cards(node, vendor, vendor.word, 0, range(len(devices), len(devices) + min(count, MOST_CARDS)))
+            )
+    return Discovered(tuple(devices), _mig(labels, allocatable))
+
+
+class Teller(NamedTuple):
+    """A problem collector that knows which node is meant."""
+
+    where: str
+    problems: Problems
+
+    def warning(self, field: str, message: str) -> None:
+        self.problems.warning(self.where, field, message)
+
+    def note(self, field: str, message: str) -> None:
+        self.problems.note(self.where, field, message)
+
+
+_UNKNOWN = (
+    "{count} × {name} with neither HAMi's register nor feature-discovery labels: model and memory are unknown, "
+    "whole cards only"
+)
+_NOT_OFFERED = "is not there, so no card can be asked for by that name, though the labels count {count}"
+
+
+def _nvidia(node: str, labels: Mapping[str, str], count: int | None, vendor: Vendor, tell: Teller) -> list[Device]:
+    product = labels.get(PRODUCT, "")
+    labelled = _label(labels, COUNT, tell)
+    replicas = max(_label(labels, REPLICAS, tell) or 1, 1)
+    if "-MIG-" in product:
+        return []
+    if count is None:
+        if labelled:
+            tell.warning(f"status.allocatable.{vendor.count}", _NOT_OFFERED.format(count=labelled))
+        return []
+    cards = count // replicas if labelled is None else min(labelled, count // replicas)
+    if cards > MOST_CARDS:
+        tell.warning(f"metadata.labels.{COUNT}", f"{cards} cards on one node; {MOST_CARDS} are used")
+        cards = MOST_CARDS
+    if replicas > 1 and cards:
+        how = labels.get(STRATEGY, "time-slicing")
+        message = f"{cards} GPUs shared {replicas}-fold by {printable(how)}: whole cards only"
+        tell.note(f"metadata.labels.{REPLICAS}", message)
+    if not product and cards:
+        tell.warning(f"status.allocatable.{vendor.count}", _UNKNOWN.format(count=count, name=vendor.count))
+    model = clean_model(product.removesuffix("-SHARED")) or vendor.word
+    return _cards(node, vendor, model, _label(labels, MEMORY, tell) or 0, range(cards))
+
+
+def _cards(node: str, vendor: Vendor, model: str, memory: int, indices: range) -> list[Device]:
+    return [Device(f"{node}/gpu-{i}", i, vendor.word, model, memory, slots=1) for i in indices]
+
+
+def _label(labels: Mapping[str, str], name: str, tell: Teller) -> int | None:
+    text = labels.get(name)
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit() and len(text) < 11 and int(text) <= LARGEST:
+        return int(text)
+    tell.warning(f"metadata.labels.{name}", f"{printable(text, 40)!r} is not a whole number; the label is ignored")
+    return None
+
+
+def _mig(labels: Mapping[str, str], allocatable: Mapping[str, int]) -> bool:
+    if "-MIG-" in labels.get(PRODUCT, ""):
+        return True
+    if any(amount > 0 for name, amount in allocatable.items() if name.startswith(MIG_RESOURCE)):
+        return True
+    return any(
+        name.startswith(MIG_RESOURCE) and name.endswith(".count") and value.isdecimal() and value.strip("0") != ""
+        for name, value in labels.items()
+    )

@@ -1,0 +1,257 @@
+"""Pods that name a PodGroup, gathered: the engine is offered all members that wait, as one group.
+
+The rule for files and for the live scheduler: a pod that names a gang is never placed alone. While its PodGroup is not
+known, it waits with `GroupUnknown` and says what is missing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from dovetail.kube.conversion.groups import (
+    FIELDS,
+    KUBERNETES,
+    GroupName,
+    Standing,
+    group_name,
+    minimum_of,
+    too_many_members,
+    why_unknown,
+)
+from dovetail.kube.files.decode import Found
+from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.problems import Problems
+from dovetail.model.pod import Group, Pod, Refusal
+from dovetail.model.reason import Reason
+
+WAIT, ALONE = UNKNOWN_GROUP = ("wait", "alone")  # what becomes of a pod whose PodGroup is not known
+
+
+class Gangs:
+    """Which pods belong together. Which of them hold a node is counted by the engine (engine/rights/members.py)."""
+
+    def __init__(self, unknown: str = WAIT, standing: Standing = Standing.LISTED) -> None:
+        """`unknown`: one of UNKNOWN_GROUP; Kubernetes' own PodGroups are always waited for, as kube-scheduler does.
+        `standing`: of kinds of which nothing else is said."""
+        self._unknown, self._default = unknown, standing
+        self._minimums: dict[str, dict[str, int]] = {}  # key -> API version -> minimum: it may be served in several
+        self._waiting: dict[str, dict[str, Pod]] = {}  # key -> uid -> member without a node
+        self._key_of: dict[str, str] = {}  # uid of a waiting member -> key
+        self._standing: dict[str, dict[str, Standing]] = {}  # API group -> API version -> standing
+        self._served: set[str] = set()  # API groups whose PodGroups were listed once
+        self._withheld: dict[str, None] = {}  # keys of gangs that wait because their kind is behind
+        self._touched: dict[str, None] = {}  # keys of gangs with other members than before
+
+    # ---- members ------------------------------------------------------------------------------------------------
+
+    def waits(self, pod: Pod) -> bool:
+        """Note a pod that waits; whether it is offered to the engine with its gang, and not by itself."""
+        self.forget(pod.uid)
+        if not pod.group:
+            return False
+        self._waiting.setdefault(pod.group, {})[pod.uid] = pod
+        self._key_of[pod.uid] = pod.group
+        return self.touch(pod.group)
+
+    def forget(self, uid: str) -> None:
+        """The pod waits no more, or is another one now."""
+        key = self._key_of.pop(uid, None)
+        if key is None:
+            return
+        members = self._waiting[key]
+        del members[uid]
+        if not members:
+            del self._waiting[key]
+        self.touch(key)
+
+    def touch(self, key: str) -> bool:
+        """A gang has other members than before; whether it is one, and its pods are not placed alone."""
+        in_gang = bool(key) and not self._places_alone(key)
+        if in_gang:
+            self._touched[key] = None
+        return in_gang
+
+    def members(self, key: str) -> list[str]:
+        """UIDs of the members that wait, those included that are being bound."""
+        return list(self._waiting.get(key, ()))
+
+    def take_touched(self) -> list[Group]:
+        """Gangs with other members than at the last call, as they are now."""
+        touched, self._touched = self._touched, {}
+        return [group for key in touched for group in self.groups(key)]
+
+    # ---- what the engine is offered -----------------------------------------------------------------------------
+
+    def group(self, pod: Pod) -> Group:
+        """The pod alone, or with all that wait with it."""
+        if not pod.group or self._places_alone(pod.group):
+            return _alone(pod)
+        return self._group(pod.group, self._waiting.get(pod.group, {pod.uid: pod}))
+
+    def groups(self, key: str) -> list[Group]:
+        """The members of one gang that wait: one group, or one each where they are placed alone."""
+        waiting = self._waiting.get(key)
+        if not waiting:
+            return []
+        if self._places_alone(key):
+            return [_alone(pod) for pod in waiting.values()]
+        return [self._group(key, waiting)]
+
+    def minimum(self, key: str) -> int:
+        """0: there is no such group."""
+        return max(self._minimums.get(key, {}).values(), default=0)
+
+    def _group(self, key: str, waiting: dict[str, Pod]) -> Group:
+        pods = tuple(sorted(waiting.values(), key=lambda one: one.order))
+        refusal = self._refusal(key)
+        if refusal is None:
+            return Group(key, pods, self.minimum(key))
+        return Group(key, tuple(pod if pod.refusal is not None else replace(pod, refusal=refusal) for pod in pods))
+
+    def _refusal(self, key: str) -> Refusal | None:
+        """Why no member can be placed, whatever the nodes are."""
+        if missing := self._missing(key):
+            return Refusal(Reason.GROUP_UNKNOWN, missing)
+        beyond = too_many_members(group_name(key), self.minimum(key))
+        return Refusal(Reason.LIMIT_EXCEEDED, beyond) if beyond else None
+
+    def _missing(self, key: str) -> str:
+        """Why the gang cannot be decided; "" = its PodGroup is known."""
+        name = group_name(key)
+        standing = self.standing(name.api_group)
+        if standing is Standing.BEHIND:
+            self._withheld[key] = None
+        elif self.minimum(key):
+            return ""
+        others = tuple(
+            other for other in FIELDS if other != name.api_group and self.minimum(name._replace(api_group=other).key)
+        )
+        return why_unknown(name, standing, others)
+
+    def is_undecided(self, key: str) -> bool:
+        """Whether the gang waits until its kind can be looked at again, and is offered again then."""
+        api_group = group_name(key).api_group
+        return key in self._withheld or (self.standing(api_group) is Standing.NOT_SERVED and api_group in self._served)
+
+    def _places_alone(self, key: str) -> bool:
+        """Where asked for, and where it is certain that there is no PodGroup: a kind that was served once is believed
+        to be gone by no 404, which an API server that has just started also answers."""
+        api_group = group_name(key).api_group
+        standing = self.standing(api_group)
+        if self._unknown != ALONE or api_group == KUBERNETES or self.minimum(key):
+            return False
+        return standing in (Standing.LISTED, Standing.GIVEN) or (
+            standing is Standing.NOT_SERVED and api_group not in self._served
+        )
+
+    # ---- PodGroups ----------------------------------------------------------------------------------------------
+
+    def standing(self, api_group: str) -> Standing:
+        """The best of its API versions: they serve the same objects."""
+        said = self._standing.get(api_group, {}).values()
+        return min(said, key=lambda one: one.value, default=self._default)
+
+    def stand(self, api_group: str, version: str, standing: Standing) -> list[str]:
+        """What is known of a kind now; returns the keys of gangs for which that is news."""
+        before = self.standing(api_group)
+        self._standing.setdefault(api_group, {})[version] = standing
+        now = self.standing(api_group)
+        if now is Standing.LISTED:
+            self._served.add(api_group)
+        unknown = [key for key in self._waiting if group_name(key).api_group == api_group and not self.minimum(key)]
+        if now is Standing.BEHIND and before is Standing.NOT_SERVED:
+            self._withheld.update(dict.fromkeys(unknown))
+        if now is before or now is Standing.BEHIND:
+            return []  # a gang that is being decided goes on; one with news from its members waits
+        if before is Standing.BEHIND:
+            keys = [key for key in self._withheld if group_name(key).api_group == api_group]
+            for key in keys:
+                del self._withheld[key]
+            return keys
+        return unknown
+
+    def wanted(self, api_group: str) -> bool:
+        """Whether a pod waits for a PodGroup of this kind that is not known."""
+        return any(group_name(key).api_group == api_group and not self.minimum(key) for key in self._waiting)
+
+    def set_groups(self, api_group: str, sources: Iterable[objects.PodGroup], version: str = "") -> list[str]:
+        """All there are of this API group in this version; returns the keys of those that changed."""
+        given = {_name(api_group, source): source.spec for source in sources}
+        gone = self.keep_groups(api_group, given, version)
+        return gone + [key for name, spec in given.items() for key in self.set_group(name, spec, version)]
+
+    def keep_groups(self, api_group: str, names: Iterable[GroupName], version: str = "") -> list[str]:
+        """No others are there any more; returns the keys of those that are gone."""
+        there = {name.key for name in names}
+        lost = [key for key, said in self._minimums.items() if version in said and group_name(key)[0] == api_group]
+        return [key for key in lost if key not in there and self._set(key, version, 0)]
+
+    def set_group(self, name: GroupName, spec: objects.PodGroupSpec, version: str = "") -> list[str]:
+        """A PodGroup as it is now; returns its key where its minimum changed."""
+        minimum, _, _ = minimum_of(name.api_group, spec)
+        return [name.key] if self._set(name.key, version, minimum) else []
+
+    def hear_group(self, api_group: str, source: objects.PodGroup, version: str = "") -> list[str]:
+        return self.set_group(_name(api_group, source), source.spec, version)
+
+    def drop_group(self, name: GroupName, version: str = "") -> list[str]:
+        return [name.key] if self._set(name.key, version, 0) else []
+
+    def _set(self, key: str, version: str, minimum: int) -> bool:
+        """Whether that is another minimum than before; 0: it is not there in this version."""
+        before = self.minimum(key)
+        said = {**self._minimums.pop(key, {}), version: minimum}
+        if there := {each: count for each, count in said.items() if count}:
+            self._minimums[key] = there
+        return self.minimum(key) != before
+
+
+def _alone(pod: Pod) -> Group:
+    return Group(pod.key, (pod,))
+
+
+def _name(api_group: str, source: objects.PodGroup) -> GroupName:
+    return GroupName(api_group, source.metadata.namespace, source.metadata.name)
+
+
+class Waiting(Protocol):
+    """A pod of a file that is to be placed, and where it stands."""
+
+    @property
+    def pod(self) -> Pod: ...
+    @property
+    def where(self) -> str: ...
+
+
+def groups_of(
+    pending: Sequence[Waiting],
+    running: Iterable[Pod],
+    pod_groups: Iterable[Found],
+    problems: Problems,
+    unknown: str = WAIT,
+) -> tuple[Group, ...]:
+    """What files hold, as groups in the order in which they are served. `running`: pods that hold a node."""
+    gangs = Gangs(unknown, Standing.GIVEN)
+    for item in pod_groups:
+        minimum, field, message = minimum_of(item.group, item.value.spec)
+        name = GroupName(item.group, item.namespace, item.name)
+        if message:
+            problems.error(item.where, field, message)
+        elif beyond := too_many_members(name, minimum):
+            problems.warning(item.where, field, f"{beyond}; its pods are not placed")
+        gangs.set_group(name, item.value.spec)
+    for waiting in pending:
+        if not gangs.waits(waiting.pod) and waiting.pod.group:
+            name = group_name(waiting.pod.group)
+            message = f"{name} is not in the input; the pod is placed on its own"
+            problems.warning(waiting.where, FIELDS[name.api_group], message)
+    groups: dict[str, list[Group]] = {}  # by the gang's key or the pod's
+    for pod in (waiting.pod for waiting in pending):
+        if pod.group not in groups:
+            groups[pod.group or pod.key] = gangs.groups(pod.group) if pod.group else [_alone(pod)]
+    held = Counter(pod.group for pod in running if pod.group and not pod.leaving)
+    ordered = (replace(group, running=held[group.name]) for these in groups.values() for group in these)
+    return tuple(sorted(ordered, key=lambda group: group.order))

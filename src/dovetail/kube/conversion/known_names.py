@@ -1,0 +1,159 @@
+"""Annotations, labels and resources whose names are nearly right: `hami.io/gpu-schedular-policy`, `nvidia.com/gpu-mem`.
+
+Kubernetes accepts any name, and one that no component reads changes nothing. Only names that are nearly a known one
+are named here: the domains belong to vendors, who have names of their own (`nvidia.com/mig-1g.5gb`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+
+from dovetail.kube.conversion.policies import DEVICE, NODE, WEIGHTS
+from dovetail.kube.conversion.settings import WEBHOOK
+from dovetail.kube.conversion.vendors import Vendors
+from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.problems import Problems, printable
+
+MOST_LOOKED_AT = 200  # names of one mapping
+LONGEST_LOOKED_AT = 120  # characters; no name of ours is longer
+SIMILAR = 0.78  # of two names of one domain, by difflib: `gpumemory` and `gpumem` are 0.8, `gpus` and `gpu` 0.857
+OUR_DOMAIN = "dovetail.dev/"
+OUR_OTHERS = ("dovetail.dev/enforcer", "dovetail.dev/epoch", "dovetail.dev/bound-by")
+GROUP_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
+GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
+
+# Right names that resemble ours: of HAMi's, the vendors' and Volcano's own parts.
+OTHERS = frozenset(
+    (
+        *("hami.io/vgpu-node", "hami.io/vgpu-time", "hami.io/bind-phase", "hami.io/bind-time", "hami.io/mutex.lock"),
+        *("hami.io/vgpu-mig-allocations", "hami.io/scheduler-role", "hami.io/resource-pool", "hami.io/device-cordon"),
+        *("hami.io/node-handshake", "scheduling.k8s.io/group-min-member"),
+        *("nvidia.com/gpu.shared", "nvidia.com/pgpu", "nvidia.com/vgpu", "nvidia.com/hostdev"),
+        *("mthreads.com/gpu", "enflame.com/shared-gcu", "metax-tech.com/vgpu", "hygon.com/dcu", "iluvatar.ai/gpu"),
+    )
+)
+OTHERS_PREFIXES = (
+    *("nvidia.com/mig-", "nvidia.com/gpu.", "nvidia.com/cuda.", "nvidia.com/mps.", "nvidia.com/gpu-driver"),
+    *("cambricon.com/mlu", "cambricon.com/real-mlu", "huawei.com/npu-", "huawei.com/Ascend"),
+)
+_JOINTS = re.compile(r"[-_.]")
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What is known, of one table of vendors."""
+
+    annotations: frozenset[str]
+    labels: frozenset[str]
+    resources: frozenset[str]
+    parts: frozenset[str]  # of the resources those that are parts of cards
+    not_for_labels: frozenset[str]  # right elsewhere
+    right: frozenset[str]  # somewhere, whether we read it or others do
+    domains: tuple[str, ...]  # "hami.io/"
+    endings: Mapping[str, str]  # what follows an annotation's domain -> its whole name
+
+    def may_be_a_slip(self, name: str) -> bool:
+        """False at once for nearly all names that have nothing to do with scheduling."""
+        if len(name) > LONGEST_LOOKED_AT or name in self.right or name.startswith(OTHERS_PREFIXES):
+            return False
+        return name.startswith(self.domains) or name.rpartition("/")[2] in self.endings
+
+
+@lru_cache(maxsize=8)
+def names_of(vendors: Vendors) -> Names:
+    rows = vendors.rows
+    annotations = frozenset(
+        (*NODE, *DEVICE, WEIGHTS, GROUP_ANNOTATION, *(key for row in rows for key in row.pod_keys if key))
+    )
+    labels, parts = frozenset((WEBHOOK, *GROUP_LABELS)), vendors.share_names
+    resources = frozenset((*parts, *vendors.by_count))
+    written = {key for row in rows for key in (row.to_allocate, row.register, row.score) if key}
+    right = frozenset((*annotations, *labels, *resources, *written, *OUR_OTHERS, *OTHERS))
+    domains = sorted({f"{name.partition('/')[0]}/" for name in (*annotations, *labels, *resources) if "/" in name})
+    endings = {name.rpartition("/")[2]: name for name in sorted(annotations)}
+    return Names(annotations, labels, resources, parts, annotations | parts, right, tuple(domains), endings)
+
+
+def check_pod_names(
+    meta: objects.Meta, spec: objects.PodSpec, path: str, names: Names, where: str, problems: Problems
+) -> None:
+    """`path`: of the spec, beside which the metadata stand."""
+    beside = f"{path.removesuffix('spec')}metadata" if path.endswith("spec") else "metadata"
+    for place, given, known in (
+        ("annotations", meta.annotations, names.annotations),
+        ("labels", meta.labels, names.labels),
+    ):
+        for name in islice(given, MOST_LOOKED_AT):
+            message = _wrong_place(name, place, names) or _slip(name, known, names)
+            if message:
+                problems.mistake(where, f"{beside}.{place}.{printable(name)}", message)
+    for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
+        for number, container in enumerate(containers[:MOST_LOOKED_AT]):
+            _check_resources(container.resources, f"{path}.{kind}[{number}].resources", names, where, problems)
+
+
+def check_workload_names(
+    kind: str, meta: objects.Meta, template: objects.Meta, names: Names, where: str, problems: Problems
+) -> None:
+    """Annotations and labels that belong to the pods, on the workload that makes them: nothing reads them there."""
+    for place, given, inside, known in (
+        ("annotations", meta.annotations, template.annotations, names.annotations),
+        ("labels", meta.labels, template.labels, names.labels),
+    ):
+        for name in islice(given, MOST_LOOKED_AT):
+            if name in known and name not in inside:
+                message = f"has no effect on a {kind}; write it under spec.template.metadata.{place}, for its pods"
+                problems.mistake(where, f"metadata.{place}.{name}", message)
+
+
+def _check_resources(given: objects.Resources, path: str, names: Names, where: str, problems: Problems) -> None:
+    for part, amounts in (("limits", given.limits), ("requests", given.requests)):
+        for name in islice(amounts, MOST_LOOKED_AT):
+            if part == "requests" and name in given.limits:
+                continue  # named there already
+            likely = likely_name(name, names.resources, names) if names.may_be_a_slip(name) else ""
+            if likely:
+                message = f"is no resource that HAMi or Dovetail knows; did you mean {likely}?"
+                problems.mistake(where, f"{path}.{part}.{printable(name)}", message)
+
+
+def _wrong_place(name: str, place: str, names: Names) -> str:
+    if name in names.parts:
+        return f"is a resource and no {place[:-1]}; write it under resources.limits"
+    if place == "labels" and name in names.annotations:
+        return "is an annotation and no label; write it under annotations"
+    if place == "annotations" and name in names.labels:
+        return "is a label and no annotation; write it under labels"
+    return ""
+
+
+def _slip(name: str, known: Iterable[str], names: Names) -> str:
+    likely = likely_name(name, known, names) if names.may_be_a_slip(name) else ""
+    if likely:
+        return f"is nothing that HAMi or Dovetail reads; did you mean {likely}?"
+    if name.startswith(OUR_DOMAIN) and name not in names.right:
+        return f"is nothing that Dovetail reads; it reads {NODE[0]} and {DEVICE[0]}"
+    return ""
+
+
+def likely_name(name: str, known: Iterable[str], names: Names) -> str:
+    """The known name that this one is nearly, of the same domain if there is one; "" = none."""
+    domain, _, ending = name.rpartition("/")
+    for ours, hamis in (NODE, DEVICE):
+        if f"{domain}/" == OUR_DOMAIN and ending == hamis.rpartition("/")[2]:
+            return ours
+    same = {one.rpartition("/")[2]: one for one in known if one.rpartition("/")[0] == domain}
+    plain = _JOINTS.sub("", ending.lower())
+    for candidate, whole in same.items():
+        if _JOINTS.sub("", candidate.lower()) == plain:
+            return whole
+    elsewhere = names.endings.get(ending, "")
+    if elsewhere in known:
+        return elsewhere
+    close = difflib.get_close_matches(ending, same, n=1, cutoff=SIMILAR)
+    return same[close[0]] if close else ""

@@ -1,0 +1,112 @@
+"""How a pod wants to be placed: by our annotations, else HAMi's, else the default. A wrong name is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from dovetail.kube.conversion.register import LARGEST
+from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.objects.bounds import POLICY_CHAIN
+from dovetail.kube.objects.problems import Problems, printable
+from dovetail.model.pod import Profile
+
+NODE = ("dovetail.dev/node-policy", "hami.io/node-scheduler-policy")  # the first one set wins
+DEVICE = ("dovetail.dev/gpu-policy", "hami.io/gpu-scheduler-policy")
+WEIGHTS = "hami.io/device-scoring-weights"
+WEIGHT_NAMES = ("slot", "core", "memory")
+LONGEST_CHAIN = POLICY_CHAIN.most
+
+
+class PolicyError(ValueError):
+    """The text names no policy, or no weights."""
+
+
+def profile_of(
+    annotations: Mapping[str, str], default: Profile, settings: Settings, where: str, problems: Problems
+) -> tuple[Profile, str]:
+    """The profile, and what is wrong with it ("" = nothing); HAMi would have silently taken its default.
+
+    A node policy that is named is the whole answer: nothing of the profile for pods without devices is added to it.
+    """
+    if _first(annotations, NODE)[1]:
+        default = settings.profile
+    node, device, weights = default.node, default.device, default.weights
+    key = ""
+    try:
+        key, text = _first(annotations, NODE)
+        if text:
+            node = parse_node_policy(text, settings.node_policies)
+        key, text = _first(annotations, DEVICE)
+        if text:
+            device = parse_device_policy(text, settings.device_policies)
+            if node in settings.joint_policies:
+                problems.warning(where, f"metadata.annotations.{key}", not_used(node))
+        key, text = WEIGHTS, annotations.get(WEIGHTS, "").strip()
+        if text:
+            weights = parse_weights(text)
+    except PolicyError as error:
+        problems.error(where, f"metadata.annotations.{key}", str(error))
+        return default, f"{key}: {error}"
+    return replace(default, node=node, device=device, weights=weights), ""
+
+
+def why_not_allowed(profile: Profile, default: Profile, settings: Settings) -> str:
+    """Why a pod may not have the profile that it names; "" = it may. What is the default anyway is always allowed."""
+    allowed = settings.allowed_policies
+    if allowed is None:
+        return ""
+    named = [profile.node] if profile.node not in (default.node, settings.profile.node) else []
+    named += profile.device if profile.device != default.device else ()
+    wrong = sorted({name for name in named if name not in allowed})
+    if not wrong:
+        return ""
+    instead = f"write one of {', '.join(sorted(allowed))}" if allowed else "remove the annotation"
+    return f"the policy {', '.join(wrong)} is not allowed on this cluster; {instead}"
+
+
+def not_used(joint: str) -> str:
+    """What becomes of a GPU policy beside a joint node policy."""
+    return f"not used: the node policy {joint} chooses the GPUs itself"
+
+
+def _first(annotations: Mapping[str, str], keys: tuple[str, ...]) -> tuple[str, str]:
+    for key in keys:
+        text = annotations.get(key, "").strip()
+        if text:
+            return key, text
+    return keys[0], ""
+
+
+def parse_node_policy(text: str, known: frozenset[str]) -> str:
+    if text not in known:
+        raise PolicyError(f"{printable(text, 60)!r} is no node policy; write one of {', '.join(sorted(known))}")
+    return text
+
+
+def parse_device_policy(text: str, known: frozenset[str]) -> tuple[str, ...]:
+    """A chain such as `binpack,numa`: at most four different names."""
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in known:
+            raise PolicyError(f"{printable(name, 60)!r} is no GPU policy; write one of {', '.join(sorted(known))}")
+    if len(set(names)) != len(names):
+        raise PolicyError(f"{printable(text, 60)!r} names a policy twice")
+    if len(names) > LONGEST_CHAIN:
+        raise PolicyError(f"{printable(text, 60)!r} chains more than {LONGEST_CHAIN} policies")
+    return names
+
+
+def parse_weights(text: str) -> tuple[int, int, int]:
+    """`slot=1,core=1,memory=3`: all three, whole, not negative, not all 0 (hami.md §1.3)."""
+    wanted = "write slot=1,core=1,memory=1 with whole numbers ≥ 0, at least one of them positive"
+    given: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        digits = value.isascii() and value.isdigit() and len(value) < 11
+        if name not in WEIGHT_NAMES or name in given or not digits or int(value) > LARGEST:
+            raise PolicyError(f"{printable(text, 60)!r} are no weights; {wanted}")
+        given[name] = int(value)
+    if len(given) != len(WEIGHT_NAMES) or not any(given.values()):
+        raise PolicyError(f"{printable(text, 60)!r} are no weights; {wanted}")
+    return given["slot"], given["core"], given["memory"]

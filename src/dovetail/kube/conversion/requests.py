@@ -1,0 +1,329 @@
+"""One pod spec → the model's Pod: cards, effective node resources, where it may go, how it wants to be placed.
+
+What cannot be understood becomes a refusal with an error that names the field; it is never placed half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from dovetail.kube.conversion.amounts import added, amounts
+from dovetail.kube.conversion.asks import Asked, asked
+from dovetail.kube.conversion.bounded import Excess, bounded_meta, bounded_spec, listed
+from dovetail.kube.conversion.known_names import check_pod_names, names_of
+from dovetail.kube.conversion.limits import check_limits
+from dovetail.kube.conversion.policies import profile_of, why_not_allowed
+from dovetail.kube.conversion.relations import Whose, preferences_of, relations_of
+from dovetail.kube.conversion.resize import UNRESIZED, in_force, is_infeasible, status_of
+from dovetail.kube.conversion.rules import node_rules
+from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.conversion.vendors import Vendor, Vendors
+from dovetail.kube.objects import bounds
+from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.problems import Problems, printable
+from dovetail.model.node import CPU, MEMORY, PODS
+from dovetail.model.pod import Container, ContainerKind, DeviceRules, Pod, Refusal, at_once
+from dovetail.model.reason import Reason
+
+# What a container without a request counts in scores (pkg/scheduler/util/pod_resources.go).
+SCORED_CPU, SCORED_MEMORY = 100, 200 << 20
+POD_LEVEL = (CPU, MEMORY, "hugepages-")  # what spec.resources may state (KEP-2837)
+TRUE = ("1", "t", "T", "true", "TRUE", "True")  # Go's strconv.ParseBool
+FALSE = ("0", "f", "F", "false", "FALSE", "False", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A pod spec that was admitted, and whose it is."""
+
+    where: str
+    path: str  # of the spec: "spec" for a pod, "spec.template.spec" for a workload
+    namespace: str
+    name: str
+    meta: objects.Meta
+    spec: objects.PodSpec
+    status: objects.PodStatus = UNRESIZED
+    exists: bool = True  # a pod; else its name is that of the workload that will make it
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One container, read."""
+
+    name: str
+    kind: ContainerKind
+    asked: Asked
+    requests: dict[str, int]
+    limits: dict[str, int]
+    right: bool
+
+    @property
+    def scored(self) -> dict[str, int]:
+        return {CPU: self.requests.get(CPU, SCORED_CPU), MEMORY: self.requests.get(MEMORY, SCORED_MEMORY)}
+
+
+def pod_from(template: Template, settings: Settings, problems: Problems) -> Pod:
+    """The pod without owner, group, age and uid, which its source knows."""
+    refusals = _Refusals()
+    template = _within_bounds(template, settings.vendors, refusals, problems)
+    spec, where = template.spec, template.where
+    parts = _parts(template, settings.vendors, refusals, problems)
+    if not spec.containers:
+        problems.error(where, f"{template.path}.containers", "is empty; a pod has at least one container")
+        refusals.invalid("the pod has no containers")
+    resources, scored, use = _effective(template, parts, refusals, problems)
+    rules, complaint = node_rules(spec, template.path, where, problems)
+    if complaint:
+        refusals.invalid(complaint)
+    name = template.name if template.exists else ""
+    whose = Whose(template.namespace, template.meta.labels, name, template.path, where)
+    relations, complaint = relations_of(spec, whose, problems)
+    preferences, other_complaint = preferences_of(spec, whose, problems)
+    if complaint or other_complaint:
+        refusals.invalid(complaint or other_complaint)
+    wants = any(part.asked.asks for part in parts) or any(amount and "/" in name for name, amount in resources.items())
+    default = settings.default_profile(wants, bool(preferences.nodes))
+    beside = problems.below(template.path.removesuffix("spec"))  # where the annotations are
+    profile, complaint = profile_of(template.meta.annotations, default, settings, where, beside)
+    if complaint:
+        refusals.invalid(complaint)
+    elif complaint := why_not_allowed(profile, default, settings):
+        refusals.add(Reason.POLICY_NOT_ALLOWED, complaint)
+    _claims_and_gates(template, refusals, problems)
+    check_pod_names(template.meta, spec, template.path, names_of(settings.vendors), where, problems)
+    return Pod(
+        namespace=template.namespace,
+        name=template.name,
+        uid=f"{template.namespace}/{template.name}",
+        resources=_counted(resources, settings.vendors),
+        scored_cpu_milli=scored[CPU],
+        scored_memory=scored[MEMORY],
+        containers=tuple(Container(part.name, part.kind, part.asked.asks) for part in parts),
+        device_rules=_device_rules(template.meta.annotations, settings.vendors, where, beside, refusals),
+        node_rules=rules,
+        profile=profile,
+        priority=spec.priority or 0,
+        scheduler=spec.scheduler_name,
+        quota_use=use,
+        refusal=refusals.first,
+        labels=template.meta.labels,
+        relations=relations,
+        preferences=preferences,
+        leaving=bool(template.meta.deletion_timestamp),
+    )
+
+
+class _Refusals:
+    """The first reason for which the pod cannot be placed."""
+
+    def __init__(self) -> None:
+        self.first: Refusal | None = None
+
+    def add(self, reason: Reason, message: str) -> None:
+        self.first = self.first or Refusal(reason, printable(message, 400))
+
+    def invalid(self, message: str) -> None:
+        self.add(Reason.INVALID_REQUEST, message)
+
+    def beyond(self, found: Iterable[Excess], where: str, problems: Problems) -> None:
+        """Refused for what it exceeds: a warning, as the request is understood."""
+        for excess in found:
+            problems.warning(where, excess.field, f"{excess}; the pod is not placed")
+            self.add(Reason.LIMIT_EXCEEDED, f"{excess.field}: {excess}")
+
+
+def _within_bounds(template: Template, vendors: Vendors, refusals: _Refusals, problems: Problems) -> Template:
+    spec, found = bounded_spec(template.spec, template.path, vendors)
+    meta, others = bounded_meta(template.meta, template.path.removesuffix("spec"), vendors)
+    if not found and not others:
+        return template
+    refusals.beyond((*found, *others), template.where, problems)
+    return replace(template, spec=spec, meta=meta)
+
+
+class _Given(NamedTuple):
+    """One container as it stands in the spec."""
+
+    container: objects.Container
+    kind: ContainerKind
+    at: str  # "initContainers[0]"
+
+
+def _containers(spec: objects.PodSpec) -> list[_Given]:
+    """Init containers first, as HAMi orders them."""
+    result = []
+    for number, container in enumerate(spec.init_containers):
+        kind = ContainerKind.SIDECAR if container.restart_policy == "Always" else ContainerKind.INIT
+        result.append(_Given(container, kind, f"initContainers[{number}]"))
+    result.extend(_Given(c, ContainerKind.APP, f"containers[{number}]") for number, c in enumerate(spec.containers))
+    return result
+
+
+def _parts(template: Template, vendors: Vendors, refusals: _Refusals, problems: Problems) -> list[_Part]:
+    """The containers. Those whose cards would exceed the pod's bound are read without cards."""
+    parts, cards, most = [], 0, bounds.CARDS_PER_POD
+    for given in _containers(template.spec):
+        part = _part(template, given, vendors, problems)
+        if part.asked.excess is not None:
+            refusals.beyond((part.asked.excess,), template.where, problems)
+        elif part.asked.wrong or not part.right:
+            refusals.invalid(part.asked.wrong or f"container {part.name}: a resource amount is wrong")
+        cards += sum(ask.count for ask in part.asked.asks)
+        parts.append(part if cards <= most.most else replace(part, asked=Asked()))
+    if cards > most.most:
+        refusals.beyond((Excess(f"{template.path}.containers", most, cards),), template.where, problems)
+    return parts
+
+
+def kinds_of(spec: objects.PodSpec) -> tuple[ContainerKind, ...]:
+    """Of the containers in HAMi's order: the positions of a device string."""
+    return tuple(given.kind for given in _containers(spec))
+
+
+def _part(template: Template, given: _Given, vendors: Vendors, problems: Problems) -> _Part:
+    container, kind, at = given
+    path, where, resources = f"{template.path}.{at}", template.where, container.resources
+    cards = asked(resources, vendors, path, where, problems)
+    check_limits(resources, path, where, problems)
+    plain = {name: value for name, value in resources.requests.items() if not _is_device(name, vendors)}
+    capped = {name: value for name, value in resources.limits.items() if not _is_device(name, vendors)}
+    requests, right = amounts(where, f"{path}.resources.requests", plain, problems)
+    limits, also_right = amounts(where, f"{path}.resources.limits", capped, problems)
+    shares = _share_amounts(resources, vendors)
+    requests = {**limits, **requests}  # requests default to limits
+    if template.status is not UNRESIZED and kind is not ContainerKind.INIT:
+        now = in_force(requests, status_of(container.name, template.status), is_infeasible(template.status))
+        requests = {name: value for name, value in now.items() if not _is_device(name, vendors)}
+    requests = {**requests, **shares, **cards.counts}
+    return _Part(container.name or at, kind, cards, requests, limits, right and also_right)
+
+
+def _is_device(name: str, vendors: Vendors) -> bool:
+    return name in vendors.by_count or name in vendors.share_names
+
+
+def _share_amounts(resources: objects.Resources, vendors: Vendors) -> dict[str, int]:
+    """`gpumem` and the like as Kubernetes' own quota counts them: plain sums. Their errors were reported already."""
+    given = {**resources.limits, **resources.requests}
+    quiet = Problems()
+    result, _ = amounts("", "", {name: given[name] for name in given if name in vendors.share_names}, quiet)
+    return result
+
+
+def _effective(
+    template: Template, parts: Sequence[_Part], refusals: _Refusals, problems: Problems
+) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+    """(requests, requests for scores, what a quota counts), overhead included."""
+    spec = template.spec
+    requests = _aggregate(parts, [part.requests for part in parts])
+    limits = _aggregate(parts, [part.limits for part in parts])
+    scored = _aggregate(parts, [part.scored for part in parts])
+    path = f"{template.path}.resources"
+    level, right = _pod_level(spec, requests, path, template.where, problems)
+    if level:
+        now = in_force(level, template.status, is_infeasible(template.status))
+        level = {name: now.get(name, 0) for name in level}
+    given = spec.resources.limits if spec.resources else {}
+    top, top_right = amounts(template.where, f"{path}.limits", given, problems)
+    overhead, fine = amounts(template.where, f"{template.path}.overhead", spec.overhead, problems)
+    if not (right and top_right and fine):
+        refusals.invalid("a pod-level resource amount is wrong")
+    requests = added(({**requests, **level}, overhead))
+    scored = {name: level.get(name, value) + overhead.get(name, 0) for name, value in scored.items()}
+    limits = {**limits, **top}
+    limits = added((limits, {name: value for name, value in overhead.items() if name in limits}))
+    if any(value > bounds.AMOUNT.most for value in (*requests.values(), *scored.values())):
+        problems.error(template.where, f"{template.path}.containers", "together ask for more than anything that exists")
+        refusals.invalid("the containers together ask for more than anything that exists")
+        return {}, {CPU: 0, MEMORY: 0}, {}
+    return requests, scored, _quota_use(requests, limits)
+
+
+def _aggregate(parts: Sequence[_Part], amounts_of: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """By name what the containers hold at their worst moment."""
+    kinds = [part.kind for part in parts]
+    names = dict.fromkeys((CPU, MEMORY, *(name for own in amounts_of for name in own)))
+    return {name: at_once(zip(kinds, (own.get(name, 0) for own in amounts_of), strict=True)) for name in names}
+
+
+def _pod_level(
+    spec: objects.PodSpec, requests: Mapping[str, int], path: str, where: str, problems: Problems
+) -> tuple[dict[str, int], bool]:
+    """spec.resources replaces the containers' sum; a limit alone is the request where they ask for nothing."""
+    if spec.resources is None:
+        return {}, True
+    given, right = amounts(where, f"{path}.requests", spec.resources.requests, problems)
+    limits, fine = amounts(where, f"{path}.limits", spec.resources.limits, problems)
+    for name, value in limits.items():
+        given.setdefault(name, requests.get(name, 0) or value)
+    odd = sorted(name for name in given if not name.startswith(POD_LEVEL))
+    if odd:
+        problems.error(where, f"{path}.requests.{odd[0]}", "only cpu, memory and hugepages can be asked for per pod")
+    return {name: value for name, value in given.items() if name not in odd}, right and fine and not odd
+
+
+def _quota_use(requests: Mapping[str, int], limits: Mapping[str, int]) -> dict[str, int]:
+    """By the names a ResourceQuota uses (pkg/quota/v1/evaluator/core/pods.go)."""
+    use = {PODS: 1, "count/pods": 1}
+    for name, value in requests.items():
+        use[f"requests.{name}"] = value
+        if "/" not in name:
+            use[name] = value  # `cpu` is short for `requests.cpu`
+    use.update((f"limits.{name}", value) for name, value in limits.items() if "/" not in name)
+    return use
+
+
+def _counted(resources: Mapping[str, int], vendors: Vendors) -> dict[str, int]:
+    """What a node has to have: parts of cards are the cards' business."""
+    return {name: value for name, value in resources.items() if value and name not in vendors.share_names}
+
+
+def _claims_and_gates(template: Template, refusals: _Refusals, problems: Problems) -> None:
+    spec, where = template.spec, template.where
+    claims = spec.resource_claims or any(c.resources.claims for c in (*spec.init_containers, *spec.containers))
+    if claims:
+        message = (
+            "resource claims (DRA) are not placed yet, the pod stays pending; ask by a resource such as nvidia.com/gpu"
+        )
+        problems.warning(where, f"{template.path}.resourceClaims", message)
+        refusals.add(Reason.RESOURCE_CLAIMS, message)
+    if spec.scheduling_gates:
+        names = [str(gate.get("name", "")) if isinstance(gate, dict) else "" for gate in spec.scheduling_gates[:10]]
+        refusals.add(Reason.SCHEDULING_GATED, f"waits until its scheduling gates are removed: {', '.join(names)}")
+
+
+def _device_rules(
+    annotations: Mapping[str, str], vendors: Vendors, where: str, problems: Problems, refusals: _Refusals
+) -> tuple[DeviceRules, ...]:
+    rules = [_vendor_rules(annotations, vendor, where, problems, refusals) for vendor in vendors.concerned(annotations)]
+    return tuple(rule for rule in rules if rule != DeviceRules(rule.vendor))
+
+
+def _vendor_rules(
+    annotations: Mapping[str, str], vendor: Vendor, where: str, problems: Problems, refusals: _Refusals
+) -> DeviceRules:
+    def entries(key: str, bound: bounds.Bound) -> tuple[str, ...]:
+        named, found = listed(annotations, key, bound)
+        refusals.beyond(found, where, problems)
+        return named
+
+    bind = annotations.get(vendor.numa_bind, "").strip() if vendor.numa_bind else ""
+    if bind not in (*TRUE, *FALSE):
+        field = f"metadata.annotations.{vendor.numa_bind}"
+        problems.warning(where, field, f"{printable(bind, 40)!r} is neither true nor false; it counts as false")
+    return DeviceRules(
+        vendor.word,
+        entries(vendor.use_type, bounds.CARD_TYPES),
+        entries(vendor.nouse_type, bounds.CARD_TYPES),
+        entries(vendor.use_uuid, bounds.CARD_UUIDS),
+        entries(vendor.nouse_uuid, bounds.CARD_UUIDS),
+        bind in TRUE,
+        annotations.get(vendor.mode, "").strip() if vendor.mode else "",
+    )
+
+
+def renamed(pod: Pod, name: str) -> Pod:
+    """Another replica of the same pod."""
+    return replace(pod, name=name, uid=f"{pod.namespace}/{name}")

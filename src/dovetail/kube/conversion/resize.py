@@ -1,0 +1,41 @@
+"""What a running pod really takes: what it asks for, or what kubelet has given or promised it, whichever is more.
+
+In-place resize (component-helpers/resource/helpers.go, determineEffectiveRequests): a resize that kubelet finds
+infeasible is not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+
+from dovetail.kube.conversion.amounts import amounts, largest
+from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.problems import Problems
+
+UNRESIZED = objects.PodStatus()
+
+
+def in_force(
+    asked: Mapping[str, int], status: objects.PodStatus | objects.ContainerStatus | None, infeasible: bool
+) -> Mapping[str, int]:
+    """Of one container, or of the pod as a whole."""
+    if status is None or status.resources is None:
+        return asked
+    quiet = Problems()  # kubelet's word: nobody could mend it
+    given, _ = amounts("", "", status.resources.requests, quiet)
+    promised, _ = amounts("", "", status.allocated_resources, quiet)
+    return reduce(largest, (given, promised) if infeasible else (asked, given, promised), {})
+
+
+def is_infeasible(status: objects.PodStatus) -> bool:
+    pending = next((one for one in status.conditions if one.type == "PodResizePending"), None)
+    return pending is not None and pending.reason == "Infeasible"
+
+
+def status_of(container: str, status: objects.PodStatus) -> objects.ContainerStatus | None:
+    """By name; whatever stands among the init containers comes last, as in Kubernetes' map."""
+    for one in (*status.init_container_statuses, *status.container_statuses):
+        if one.name == container:
+            return one
+    return None

@@ -1,0 +1,66 @@
+"""Which pods Services and controllers select, for default spreading: one reading for files and for watches.
+
+Types of their own: of thousands of ReplicaSets nothing but name, selector and replicas is decoded.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from dovetail.kube.conversion.relations import selector_from
+from dovetail.kube.conversion.rules import RuleError
+from dovetail.kube.files.decode import Objects
+from dovetail.kube.objects import core as objects
+from dovetail.model.relations import Selector
+from dovetail.whatif.situation import Selecting
+
+SERVICE, REPLICA_SET = "Service", "ReplicaSet"
+CONTROLLERS = (REPLICA_SET, "StatefulSet", "Deployment")  # of a Deployment's pods that a plan makes, it is the maker
+
+
+class Names(objects.Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+
+
+class ControllerSpec(objects.Struct, frozen=True):
+    selector: objects.LabelSelector | None = None
+    replicas: int | None = None
+
+
+class Controller(objects.Struct, frozen=True):
+    """A ReplicaSet or StatefulSet."""
+
+    metadata: Names
+    spec: ControllerSpec = ControllerSpec()
+
+
+class LabelledSpec(objects.Struct, frozen=True):
+    selector: objects.Texts = msgspec.field(default_factory=dict)
+
+
+class Labelled(objects.Struct, frozen=True):
+    """A Service or ReplicationController: its selector is a map of labels."""
+
+    metadata: Names
+    spec: LabelledSpec = LabelledSpec()
+
+
+def selector_of(source: Controller | Labelled | objects.Service | objects.Workload) -> Selector | None:
+    """The pods that it selects. None: it selects none, or not in a way that we can read."""
+    given = source.spec.selector
+    if isinstance(given, dict):
+        return Selector(tuple(sorted(given.items()))) if given else None
+    try:
+        return selector_from(given, "spec.selector")
+    except RuleError:  # only a file can hold such a selector: the API server refuses it
+        return None
+
+
+def selecting(found: Objects) -> tuple[Selecting, ...]:
+    """By kind, namespace and name, everything in the input that selects pods."""
+    items = [item for kind in (SERVICE, *CONTROLLERS) for item in found.of(kind)]
+    read = ((item, selector_of(item.value)) for item in sorted(items, key=lambda one: one.key))
+    return tuple(
+        Selecting(item.kind, item.namespace, item.name, selector) for item, selector in read if selector is not None
+    )

@@ -1,0 +1,1 @@
+"""Files and YAML text to documents, and documents to typed objects."""

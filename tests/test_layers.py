@@ -39,7 +39,7 @@ CLOCK_CHANCE_AND_IO = (
 WORLD = frozenset(CLOCK_CHANCE_AND_IO.split())
 
 
-# folder inside a folder -> which of its sisters it may know. A file of `engine`, `kube` or `cli` that is in no folder may know
+# folder inside a folder -> which of its sisters it may know. A file of `engine`, `kube` or `cli` in no folder may know
 # all of them; BASE names the files that everything beside them may know.
 INSIDE: dict[str, dict[str, frozenset[str]]] = {
     "engine": {

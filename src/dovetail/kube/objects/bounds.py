@@ -19,7 +19,7 @@ class Bound(NamedTuple):
     most: int
     what: str  # what is counted, in words that follow a number
     field: str  # where it stands in the object
-    checked: str  # the module that compares
+    checked: str  # the module of kube/ that compares
     beyond: str = REFUSED
 
     def exceeded(self, count: int | str) -> str:
@@ -35,27 +35,35 @@ CARDS_PER_CONTAINER = Bound(
     256,
     "cards are asked for by one container",
     "resources.limits of a count resource such as nvidia.com/gpu",
-    "asks",
+    "conversion/asks",
 )
 CARDS_PER_POD = Bound(
-    "cards-per-pod", 1_024, "cards are asked for by all containers together", "the same, summed up", "bounded"
+    "cards-per-pod",
+    1_024,
+    "cards are asked for by all containers together",
+    "the same, summed up",
+    "conversion/bounded",
 )
 CONTAINERS = Bound(
-    "containers", 256, "containers, init containers included", "spec.containers, spec.initContainers", "bounded"
+    "containers",
+    256,
+    "containers, init containers included",
+    "spec.containers, spec.initContainers",
+    "conversion/bounded",
 )
 RESOURCES_PER_POD = Bound(
     "resources-per-pod",
     64,
     "different resources are named",
     "requests and limits of all containers, spec.resources, spec.overhead",
-    "bounded",
+    "conversion/bounded",
 )
 AMOUNT = Bound(
     "amount",
     2**53,
     "of one resource",
     "every amount of a resource, in milli for cpu; also the sum over a pod's containers",
-    "amounts",
+    "conversion/amounts",
     "the amount is an error: the pod is not placed (`InvalidRequest`), a node's amount counts as 0",
 )
 CARD_NUMBER = Bound(
@@ -63,7 +71,7 @@ CARD_NUMBER = Bound(
     2**31 - 1,
     "MiB, slots or per cent of a card",
     "GPU memory and cores of pods, numbers in a node's register and in device strings (HAMi's are int32)",
-    "card_memory, register, assigned",
+    "conversion/card_memory, conversion/register, conversion/assigned",
     "the amount is an error: the pod is not placed (`InvalidRequest`), the node's card is left out",
 )
 REQUEST_ANNOTATION = Bound(
@@ -71,16 +79,20 @@ REQUEST_ANNOTATION = Bound(
     32_768,
     "characters in an annotation that says what a pod asks for",
     "hami.io/…, dovetail.dev/… and the vendors' annotations of a pod, device strings excepted",
-    "bounded",
+    "conversion/bounded",
 )
-CARD_TYPES = Bound("card-types", 64, "types in one list", "use-gputype, nouse-gputype and their like", "bounded")
-CARD_UUIDS = Bound("card-uuids", 256, "UUIDs in one list", "use-gpuuuid, nouse-gpuuuid and their like", "bounded")
+CARD_TYPES = Bound(
+    "card-types", 64, "types in one list", "use-gputype, nouse-gputype and their like", "conversion/bounded"
+)
+CARD_UUIDS = Bound(
+    "card-uuids", 256, "UUIDs in one list", "use-gpuuuid, nouse-gpuuuid and their like", "conversion/bounded"
+)
 CARD_NAME = Bound(
     "card-name",
     200,
     "characters in a type or UUID",
     "entries of those lists; `id` and `type` of a node's register",
-    "bounded, register, assigned",
+    "conversion/bounded, conversion/register, conversion/assigned",
     "the pod is not placed: `LimitExceeded`; the node's card is left out; the pod's device string is not believed",
 )
 DEVICE_STRING = Bound(
@@ -88,7 +100,7 @@ DEVICE_STRING = Bound(
     262_144,
     "characters in a device string or register",
     "…-devices-allocated of a pod, …-register and …-score of a node (Kubernetes allows as much for all annotations)",
-    "assigned, register",
+    "conversion/assigned, conversion/register",
     "it is not read: the pod's cards are guessed, the node has no such card, its links are unknown",
 )
 SHARES = Bound(
@@ -96,7 +108,7 @@ SHARES = Bound(
     1_024,
     "cards in the device strings of one pod",
     "…-devices-allocated",
-    "assigned",
+    "conversion/assigned",
     "they are not believed: the pod's cards are guessed",
 )
 POLICY_CHAIN = Bound(
@@ -104,36 +116,38 @@ POLICY_CHAIN = Bound(
     4,
     "GPU policies in a chain",
     "dovetail.dev/gpu-policy, hami.io/gpu-scheduler-policy",
-    "policies",
+    "conversion/policies",
     "the pod is not placed: `InvalidRequest`",
 )
-LABELS_PER_POD = Bound("labels-per-pod", 256, "labels", "metadata.labels of a pod", "bounded")
-NODE_SELECTOR = Bound("node-selector", 128, "labels in a node selector", "spec.nodeSelector", "bounded")
-TOLERATIONS = Bound("tolerations", 256, "tolerations", "spec.tolerations", "bounded")
+LABELS_PER_POD = Bound("labels-per-pod", 256, "labels", "metadata.labels of a pod", "conversion/bounded")
+NODE_SELECTOR = Bound("node-selector", 128, "labels in a node selector", "spec.nodeSelector", "conversion/bounded")
+TOLERATIONS = Bound("tolerations", 256, "tolerations", "spec.tolerations", "conversion/bounded")
 AFFINITY_TERMS = Bound(
     "affinity-terms",
     128,
     "terms of affinity and anti-affinity, required and preferred",
     "spec.affinity",
-    "bounded",
+    "conversion/bounded",
 )
 SELECTOR_VALUES = Bound(
     "selector-values",
     4_096,
     "keys, values and namespaces in affinity terms and spread constraints",
     "spec.affinity, spec.topologySpreadConstraints",
-    "bounded",
+    "conversion/bounded",
 )
-SPREAD_CONSTRAINTS = Bound("spread-constraints", 32, "spread constraints", "spec.topologySpreadConstraints", "bounded")
-PORTS = Bound("ports", 1_024, "ports", "ports of all containers", "bounded")
-VOLUMES = Bound("volumes", 1_024, "volumes", "spec.volumes", "bounded")
-CLAIMS = Bound("claims", 256, "persistent volume claims", "spec.volumes", "bounded")
+SPREAD_CONSTRAINTS = Bound(
+    "spread-constraints", 32, "spread constraints", "spec.topologySpreadConstraints", "conversion/bounded"
+)
+PORTS = Bound("ports", 1_024, "ports", "ports of all containers", "conversion/bounded")
+VOLUMES = Bound("volumes", 1_024, "volumes", "spec.volumes", "conversion/bounded")
+CLAIMS = Bound("claims", 256, "persistent volume claims", "spec.volumes", "conversion/bounded")
 CLAIM_SELECTOR = Bound(
     "claim-selector",
     1_024,
     "keys and values in the selector of a claim, or in one term of a volume",
     "spec.selector of a PersistentVolumeClaim, spec.nodeAffinity of a PersistentVolume",
-    "volumes",
+    "conversion/volumes",
     "the claim or volume is left out, with an error; pods that name the claim wait: `ClaimMissing`",
 )
 GANG_MEMBERS = Bound(
@@ -141,7 +155,7 @@ GANG_MEMBERS = Bound(
     10_000,
     "pods must be placed together",
     "spec.minMember or spec.schedulingPolicy.gang.minCount of a PodGroup",
-    "groups",
+    "conversion/groups",
     "the pods that name the PodGroup are not placed: `LimitExceeded`",
 )
 
@@ -152,7 +166,7 @@ CARDS_PER_NODE = Bound(
     256,
     "cards on one node",
     "…-register annotations, nvidia.com/gpu.count, status.allocatable, pools of a cluster file",
-    "register, nodes, discovery",
+    "conversion/register, conversion/nodes, conversion/discovery",
     "the rest is left out, with a warning; a pool of a cluster file is an error",
 )
 KINDS_PER_NODE = Bound(
@@ -160,7 +174,7 @@ KINDS_PER_NODE = Bound(
     16,
     "kinds of card (type and mode) in one register",
     "…-register annotations",
-    "register",
+    "conversion/register",
     "cards of further kinds are left out, with a warning",
 )
 LINKED_CARDS = Bound(
@@ -168,28 +182,30 @@ LINKED_CARDS = Bound(
     64,
     "cards on a node with pair scores",
     "…-score annotations",
-    "register",
+    "conversion/register",
     "pair scores of that node are not read: links count as unknown, with a warning",
 )
 RESOURCES_PER_NODE = Bound(
-    "resources-per-node", 256, "resources on one node", "status.allocatable", "bounded", LEFT_OUT
+    "resources-per-node", 256, "resources on one node", "status.allocatable", "conversion/bounded", LEFT_OUT
 )
-LABELS_PER_NODE = Bound("labels-per-node", 2_048, "labels on one node", "metadata.labels", "bounded", LEFT_OUT)
+LABELS_PER_NODE = Bound(
+    "labels-per-node", 2_048, "labels on one node", "metadata.labels", "conversion/bounded", LEFT_OUT
+)
 TAINTS = Bound(
     "taints",
     256,
     "taints on one node",
     "spec.taints",
-    "bounded",
+    "conversion/bounded",
     "the rest is left out and the node counts as cordoned, with a warning",
 )
-IMAGES = Bound("images", 2_048, "names of images on one node", "status.images", "bounded", LEFT_OUT)
+IMAGES = Bound("images", 2_048, "names of images on one node", "status.images", "conversion/bounded", LEFT_OUT)
 CORDONED_CARDS = Bound(
     "cordoned-cards",
     1_024,
     "UUIDs in the list of cordoned cards",
     "hami.io/device-cordon",
-    "register",
+    "conversion/register",
     "all cards of the node count as cordoned, with a warning",
 )
 

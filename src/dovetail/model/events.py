@@ -148,4 +148,28 @@ class Warn(msgspec.Struct, frozen=True):
     message: str
 
 
-Effect = Bind | Wait | Warn
+class Evict(msgspec.Struct, frozen=True):
+    """Stop a running pod: its place is needed. The pod holds its place until `PodGone` says that it has ended."""
+
+    pod: Pod
+    node: str
+    by: str  # the group that gets the place (Group.name); "" = a round took it
+    reason: str  # for people
+
+
+class Move(msgspec.Struct, frozen=True):
+    """Stop a running pod and start it again in another place, which is reserved for it."""
+
+    pod: Pod
+    decision: Decision
+
+
+class Resize(msgspec.Struct, frozen=True):
+    """Let a running group go on with this number of pods."""
+
+    group: str  # Group.name
+    pods: int
+    reason: str  # for people
+
+
+Effect = Bind | Wait | Warn | Evict | Move | Resize

@@ -6,11 +6,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from time import perf_counter
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.decision import Decision
-from dovetail.model.events import Bind, Event, GroupArrived, PodBound, PodsGone
+from dovetail.model.events import (
+    Bind,
+    Event,
+    Evict,
+    GroupArrived,
+    Move,
+    PodBound,
+    PodsGone,
+    Resize,
+    Wait,
+    Warn,
+)
 from dovetail.model.order import natural
 from dovetail.model.pod import Group, Pod
 from dovetail.sim import cast, measures
@@ -219,8 +230,15 @@ class Play:
         self.events += 1
         self.decisions += len(effects)
         for effect in effects:
-            if isinstance(effect, Bind):
-                self._bind(effect.pod, effect.decision)
+            match effect:
+                case Bind(pod, decision):
+                    self._bind(pod, decision)
+                case Wait() | Warn():  # a waiting job is counted when it arrives; warnings are about running pods
+                    pass
+                case Evict() | Move() | Resize():
+                    raise NotImplementedError(f"time mode cannot perform {type(effect).__name__}")
+                case _:
+                    assert_never(effect)
 
     def _bind(self, pod: Pod, decision: Decision) -> None:
         """Performed at once. The job runs when its last pod is bound."""

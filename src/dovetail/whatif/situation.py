@@ -75,7 +75,13 @@ def start(situation: Situation, options: EngineOptions) -> tuple[Scheduler, tupl
     for running in situation.running:
         effects += scheduler.handle(PodObserved(NOW, running))
     _tell(scheduler, situation)
-    return scheduler, tuple(effect for effect in effects if isinstance(effect, Warn))
+    return scheduler, tuple(_warning(effect) for effect in effects)
+
+
+def _warning(effect: Effect) -> Warn:
+    """No group has arrived yet, so that nothing but warnings can come of a cluster's state."""
+    assert isinstance(effect, Warn), f"{type(effect).__name__} before any pod arrived"
+    return effect
 
 
 def _tell(scheduler: Scheduler, situation: Situation) -> None:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, assert_never
 
 from dovetail.engine.recheck import objection
 from dovetail.engine.scheduler import Scheduler
@@ -32,19 +32,22 @@ from dovetail.kube.live.remarks import Remarks, once_a_pod
 from dovetail.kube.live.set_aside import Fault, SetAside
 from dovetail.kube.live.tell import Condition, Note, Teller
 from dovetail.kube.live.words import cut, where_to
-from dovetail.kube.log import DEBUG, WARNING, Log
+from dovetail.kube.log import DEBUG, ERROR, WARNING, Log
 from dovetail.kube.objects import core as objects
 from dovetail.model.events import (
     Bind,
     Effect,
     Event,
+    Evict,
     GroupArrived,
+    Move,
     NodeChanged,
     NodeGone,
     PodBound,
     PodGone,
     PodObserved,
     PodsGone,
+    Resize,
     Wait,
     Warn,
 )
@@ -348,16 +351,23 @@ class Driver:
             except Exception as error:
                 if isinstance(effect, (Bind, Wait)):
                     self.set_aside.group(Group(effect.pod.key, (effect.pod,)), error)
+                else:
+                    self._log(f"{type(effect).__name__} was not performed: {error}", ERROR)
 
     def _perform(self, effect: Effect) -> None:
-        if isinstance(effect, Bind):
-            self.counts.placed += 1
-            self.reasons.forget(effect.pod.uid)
-            self.binder.submit(effect, partial(self.mirror.claimed, effect.pod.uid))
-        elif isinstance(effect, Wait):
-            self.reasons.note(effect.pod, effect.decision)
-        elif isinstance(effect, Warn):
-            self._log(f"{effect.subject}: {effect.message}", WARNING, object=effect.subject)
+        match effect:
+            case Bind(pod):
+                self.counts.placed += 1
+                self.reasons.forget(pod.uid)
+                self.binder.submit(effect, partial(self.mirror.claimed, pod.uid))
+            case Wait(pod, decision):
+                self.reasons.note(pod, decision)
+            case Warn(subject, message):
+                self._log(f"{subject}: {message}", WARNING, object=subject)
+            case Evict() | Move() | Resize():  # no policy that the live scheduler offers asks for these
+                raise NotImplementedError(f"the live scheduler cannot perform {type(effect).__name__}")
+            case _:
+                assert_never(effect)
 
     def _tell_some(self) -> None:
         """Say why pods wait: those that do not say so themselves already."""

@@ -8,7 +8,8 @@ from heapq import heappop, heappush
 from time import perf_counter
 from typing import NamedTuple, assert_never
 
-from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.disciplines import BACKFILL, DISCIPLINES
+from dovetail.engine.scheduler import Rights, Scheduler
 from dovetail.model.decision import Decision
 from dovetail.model.events import (
     Bind,
@@ -33,7 +34,6 @@ from dovetail.sim.stage import stage
 from dovetail.sim.trace import Job, Machine, Trace, TraceError
 from dovetail.sim.variants import tie_order
 
-BACKFILL, STRICT = "backfill", "strict"
 REPORT_EVERY = 256  # jobs that ended
 Progress = Callable[[int], None]
 
@@ -64,12 +64,12 @@ def replay(
 ) -> Timed:
     """One run. `seed` draws which of equally good nodes is taken (0: the first in the trace), `queue` is `backfill`
     or `strict`. `told`: policies that prepare for typical pods are given those of the trace, else they learn."""
-    if queue not in (BACKFILL, STRICT):
-        raise TraceError(f"queue {queue!r}: there is {BACKFILL} and {STRICT}")
+    if queue not in DISCIPLINES:
+        raise TraceError(f"queue {queue!r}: there is {' and '.join(DISCIPLINES)}")
     machines = tie_order(trace.machines, seed)
     players = Players(trace, policy)
     hopeless = _hopeless(players, stage(trace, machines, policy, told, mode))
-    scheduler = stage(trace, machines, policy, told, mode, strict=queue == STRICT)
+    scheduler = stage(trace, machines, policy, told, mode, rights=Rights(queue))
     play = Play(players, scheduler, machines, hopeless, progress, log)
     play.run()
     return Timed(

@@ -81,8 +81,19 @@ class Claims:
         for pod, decision in zip(group.pods, plan.decisions, strict=True):
             if decision.node is not None:
                 self._placer.nominated.promise(pod, decision.node, decision.shares)
-        self._preemption.begin(group, plan.victims)
+        self._preemption.begin(group, plan)
         return [self._stop(held.pod, group.name, self._preemption.policy.reason) for held in plan.victims]
+
+    def planned(self, group: Group) -> Sequence[Decision] | None:
+        """The places that other pods have left for the group, reserved for it; None = there are none."""
+        if self._preemption is None or not can_be_placed(group):
+            return None
+        return self._preemption.carry_out(group)
+
+    def withdrawn(self, name: str) -> None:
+        """A pod of the waiting group is gone: what was planned for the group is void."""
+        if self._preemption is not None:
+            self._preemption.forget(name)
 
     def begin_round(self, waiting: Iterable[Group]) -> list[Evict] | None:
         """Ask who may run until the next round; returns whom to stop. None = there are no rounds."""
@@ -106,6 +117,6 @@ class Claims:
     def _place(self, group: Group, at: float) -> Sequence[Decision]:
         return self._placer.place_all((group,), at)
 
-    def _fits(self, pod: Pod, node: str, shares: tuple[Share, ...]) -> bool:
-        """Whether the pod could have this place as the ledger stands."""
-        return refusal(self._placer, pod, self._ledger.row_of[node], shares) is Reason.OK
+    def _fits(self, pod: Pod, node: str, shares: tuple[Share, ...], runs: bool) -> bool:
+        """Whether the pod could have this place as the ledger stands. `runs`: it has had it until now."""
+        return refusal(self._placer, pod, self._ledger.row_of[node], shares, runs) is Reason.OK

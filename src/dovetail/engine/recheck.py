@@ -24,6 +24,7 @@ from dovetail.policies.rows import (
     LAST_ASK,
     SLOTS,
 )
+from dovetail.policies.table import DEVICE_POLICIES
 
 
 class Trying(Protocol):
@@ -52,8 +53,11 @@ def objection(scheduler: Trying, pod: Pod, decision: Decision) -> str:
     return f"node {name}: {sentence(reason)}" if reason is not Reason.OK else ""
 
 
-def refusal(placer: Placer, pod: Pod, row: int, shares: Sequence[Share]) -> Reason:
-    """The first rule that node, neighbours or cards break, in the order of `explain`."""
+def refusal(placer: Placer, pod: Pod, row: int, shares: Sequence[Share], runs: bool = False) -> Reason:
+    """The first rule that node, neighbours or cards break, in the order of `explain`.
+
+    `runs`: the pod holds the place already, and pods that its policy would have avoided may have come since.
+    """
     ledger = placer.ledger
     reason = pod.node_rules.refusal(ledger.nodes[row])
     if reason is not Reason.OK:
@@ -63,11 +67,14 @@ def refusal(placer: Placer, pod: Pod, row: int, shares: Sequence[Share]) -> Reas
         if code:
             return Reason(code)
     shape = placer.requests.signature(pod).shape
+    idle_only = not runs and any(DEVICE_POLICIES[name].idle_only for name in pod.profile.device)
     state = ledger.state()
-    return Reason(node_shortage(state.rows, state.wants, row, shape) or _card_refusal(placer, row, shape, shares))
+    return Reason(
+        node_shortage(state.rows, state.wants, row, shape) or _card_refusal(placer, row, shape, shares, idle_only)
+    )
 
 
-def _card_refusal(placer: Placer, row: int, shape: int, shares: Sequence[Share]) -> int:
+def _card_refusal(placer: Placer, row: int, shape: int, shares: Sequence[Share], idle_only: bool) -> int:
     """Ask by ask with the very cards that were chosen; init containers start from what stays, as in `choose_all`."""
     rows, wants = placer.ledger.state().rows, placer.ledger.state().wants
     column, rest = placer.ledger.places.columns(row), list(shares)
@@ -85,7 +92,7 @@ def _card_refusal(placer: Placer, row: int, shape: int, shares: Sequence[Share])
         mine, rest = rest[:count], rest[count:]
         for share in mine:
             d = column[share.uuid]
-            if refused := card_refusal(rows, wants, row, d, a, held, 0, UNLIMITED, UNLIMITED):
+            if refused := card_refusal(rows, wants, row, d, a, held, idle_only, UNLIMITED, UNLIMITED):
                 return refused
             held[d, SLOTS] += 1
             held[d, CARD_MEMORY] += share.memory_mib

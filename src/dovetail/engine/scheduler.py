@@ -167,6 +167,7 @@ class Scheduler:
     def _gone(self, at: float, uid: str) -> tuple[Effect, ...]:
         row = self._row_of(uid)
         self.nominated.forget(uid)
+        self.claims.withdrawn(self.waiting.name_of(uid))
         rest = self.waiting.drop_pod(uid)
         if rest is not None:
             return tuple(self._discipline.rest(at, rest))
@@ -307,7 +308,8 @@ class Scheduler:
             group = self.members.current(group)
             if not self.claims.may_run(group):
                 return []
-            effects = self._settle(at, group, self.placer.place_all((group,), at))
+            decisions = self.claims.planned(group) or self.placer.place_all((group,), at)
+            effects = self._settle(at, group, decisions)
         except Exception as error:
             if not self.faults.group(group, error):
                 raise

@@ -58,10 +58,8 @@ kind: List
 metadata:
   resourceVersion: ""
 """
-WORDS = st.sampled_from(
-    ["a", "on", "null", "1", "1.5", "-1", "0x1f", "k: v", "a #b", "#c", "- d", "<<", "*e", "&f", "!g", "'", '"', "a:"]
-    + ["x" * 90, "word " * 30, "two\nlines", "", " ", "{}", "[]", "a: [b]", "|", ">", "?", "---", "...", "%", "@", "\\n"]
-)
+ODD = "a on null 1 1.5 -1 0x1f #c << *e &f !g ' \" a: {} [] | > ? --- ... % @ \\n"
+WORDS = st.sampled_from((*ODD.split(), "", " ", "k: v", "a #b", "- d", "a: [b]", "two\nlines", "x" * 90, "word " * 30))
 TEXTS = WORDS | st.text(st.characters(min_codepoint=9, max_codepoint=300), max_size=12)
 SCALARS = st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats() | TEXTS
 TREES = st.dictionaries(
@@ -73,11 +71,10 @@ TREES = st.dictionaries(
     ),
     max_size=5,
 )
-PIECES = st.sampled_from(
-    [" ", "  ", "\n", "\n  ", "\n- ", "- ", ":", ": ", "#", " #", "'", '"', "''", "&a ", "*a", "<<: ", "!!str ", "---\n"]
-    + ["...\n", "|\n", ">-\n", "|+\n\n", "? ", "[", "]", "{", "}", ",", "\t", "\\", "\r", "\x85", "\u2028", "\ufeff", "%"]
-    + ["a: 1\n", "b:\n", "  b:\n", "- c\n", "~", "-", "x"]
-)
+MARKS = "# ' \" '' *a ? [ ] { } , : \\ % ~ - x"
+SPACES = (" ", "  ", "\n", "\n  ", "\n- ", "- ", ": ", " #", "\t", "\r", "\x85", "\u2028", "\ufeff")
+LINES = ("a: 1\n", "b:\n", "  b:\n", "- c\n", "---\n", "...\n", "|\n", ">-\n", "|+\n\n", "&a ", "<<: ", "!!str ")
+PIECES = st.sampled_from((*MARKS.split(), *SPACES, *LINES))
 
 
 class Edit:
@@ -194,8 +191,9 @@ def test_levels_of_odd_entries_count_from_the_top() -> None:
     """200 levels are allowed: one here for the entry `a`, and those of the flow lists."""
     deep = "a: " + "[" * 199 + "]" * 199 + "\n"
     assert block_text.document(deep).value == by_events(deep)
-    with pytest.raises(block_text.NotBlockStyle):
-        block_text.document("a: " + "[" * 200 + "]" * 200 + "\n")
+    for too_deep in ("a: " + "[" * 200 + "]" * 200 + "\n", "a:\n  b: " + "[" * 199 + "]" * 199 + "\n"):
+        with pytest.raises(block_text.NotBlockStyle):
+            block_text.document(too_deep)
 
 
 def test_text_with_many_odd_entries_is_left_to_the_other_reader_early() -> None:

@@ -1,4 +1,4 @@
-"""YAML as kubectl prints it → plain values, an order of magnitude faster than from libyaml's events.
+"""YAML as kubectl prints it → plain values, four times as fast as from libyaml's events.
 
 kubectl prints block mappings and lists with plain or quoted scalars, one entry after the other. Such text can be cut at
 its indentation, and an entry that has been read once (a label, an image that many nodes hold) need not be read again.
@@ -12,7 +12,7 @@ last line, so no scalar or collection is open where the next entry starts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -34,6 +34,9 @@ _BREAK = re.compile(r"\n *+")
 _INDENT = re.compile(r" *+")
 _STARTS_MAPPING = re.compile(rf" *+- {_KEY}:(?=[ \n]|\Z)")
 _STARTS_ENTRY = re.compile(rf"{_KEY}:(?=[ \n]|\Z)")
+
+
+Reading = Callable[[str, int, int], tuple[Any, ...]]
 
 
 class NotBlockStyle(ValueError):
@@ -77,7 +80,7 @@ def document(text: str) -> BlockDocument:
     """The one document of the text. Raises NotBlockStyle where the text is not in kubectl's style."""
     if not text.endswith("\n") or not _STARTS_ENTRY.match(text):
         raise NotBlockStyle
-    reader = _Reader()
+    reader = _BlockReader()
     try:
         value = reader.mapping(text[:-1], 0, 1)
     except (ValueError, yaml.YAMLError) as error:  # of an odd entry; the message needs its place in the whole text
@@ -85,7 +88,7 @@ def document(text: str) -> BlockDocument:
     return BlockDocument(value, is_printable=not reader.odd)
 
 
-class _Reader:
+class _BlockReader:
     """One document."""
 
     def __init__(self) -> None:
@@ -95,35 +98,36 @@ class _Reader:
 
     def mapping(self, text: str, indent: int, level: int) -> dict[Any, Any]:
         """The entries that start with so many spaces. The values may be shared with other parts of the document."""
-        parts = self._parts(text, _styles(indent).next_entry, level)
         result: dict[Any, Any] = {}
-        for part in parts:
-            key, value = self.kept.get(part) or self._read(part, self._entry, indent, level)
+        for key, value in self._each(text, _styles(indent).next_entry, self._entry, (indent, level)):
             if key in result:  # yaml_text.py warns of it and names the line
                 raise NotBlockStyle
             result[key] = value
         return result
 
     def _items(self, text: str, indent: int, level: int) -> list[Any]:
-        parts = self._parts(text, _styles(indent).next_item, level)
-        return [(self.kept.get(part) or self._read(part, self._item, indent, level))[0] for part in parts]
+        return [value for (value,) in self._each(text, _styles(indent).next_item, self._item, (indent, level))]
 
-    def _parts(self, text: str, start: re.Pattern[str], level: int) -> list[str]:
-        if level > MAX_LEVELS:
+    def _each(self, text: str, start: re.Pattern[str], read: Reading, at: tuple[int, int]) -> Iterator[tuple[Any, ...]]:
+        """What each part of the text says. Odd parts are not kept: they may hold control characters, which are
+        replaced later. `at`: indentation, level."""
+        if at[1] > MAX_LEVELS:
             raise NotBlockStyle
-        parts = start.split(text)
+        kept, parts = self.kept, start.split(text)
         self.entries += len(parts)
-        return parts
-
-    def _read(self, part: str, read: Callable[[str, int, int], tuple[Any, ...]], indent: int, level: int) -> Any:
-        """Read it and keep it. Odd entries are not kept: they may hold control characters, which are replaced later."""
-        odd = self.odd
-        found = read(part, indent, level)
-        if self.odd == odd and len(part) <= MAX_KEPT_LENGTH:
-            if len(self.kept) >= MAX_KEPT_ENTRIES:
-                self.kept.clear()
-            self.kept[part] = found
-        return found
+        for part in parts:
+            if len(part) > MAX_KEPT_LENGTH:
+                yield read(part, *at)
+                continue
+            found = kept.get(part)
+            if found is None:
+                odd = self.odd
+                found = read(part, *at)
+                if self.odd == odd:
+                    if len(kept) >= MAX_KEPT_ENTRIES:
+                        kept.clear()
+                    kept[part] = found
+            yield found
 
     def _entry(self, text: str, indent: int, level: int) -> tuple[Any, ...]:
         match = _styles(indent).entry.match(text)

@@ -2,7 +2,8 @@
 
 Every decision is of a pod that comes while another leaves, on a cluster of 8-GPU nodes of 12 hardware types, half full.
 `place` takes pods in waves of 1,000, as a stream of templates or as a list of groups; `handle` takes one event each.
-"every node" scores the whole cluster for each decision. Then traces are replayed (bench/replay.py).
+"every node" scores the whole cluster for each decision. Then traces are replayed (bench/replay.py) and pods are planned
+from files (bench/plan_files.py).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
-from bench import replay
+from bench import plan_files, replay
 from bench.workload import CARDS, half_full, templates
 from dovetail import kernel_cache
 from dovetail.engine.ledger.decisions import Decisions
@@ -132,7 +133,7 @@ def main() -> None:
         print(f"{policy:8} " + " ".join(f"{each[size]:8.1f}" for size in SIZES) + f"   {growth:13.1f}×", flush=True)
         costs[policy] = {str(size): round(cost, 2) for size, cost in each.items()} | {"growth": round(growth, 2)}
     figures["microseconds_per_decision"] = costs
-    figures |= replay.measured_apart()
+    figures |= replay.measured_apart() | plan_files.measure()
     print(json.dumps(figures))
 
 

@@ -47,7 +47,7 @@ class Examination:
 
 
 @dataclass(slots=True)
-class Objects:
+class ExaminedObjects:
     """What was read."""
 
     nodes: list[objects.Node] = field(default_factory=list)
@@ -106,20 +106,20 @@ def document(examined: Examined) -> dict[str, object]:
     }
 
 
-def _from_files(asked: Asked, problems: Problems) -> Objects:
+def _from_files(asked: Asked, problems: Problems) -> ExaminedObjects:
     given = decode(documents.read(asked.filenames, problems, sys.stdin.buffer), problems)
     problems.stop_if_fatal()
-    return Objects([item.value for item in given.of("Node")], [item.value for item in given.of("Pod")])
+    return ExaminedObjects([item.value for item in given.of("Node")], [item.value for item in given.of("Pod")])
 
 
-def _live(asked: Examination, seals: Seals) -> Objects:
+def _live(asked: Examination, seals: Seals) -> ExaminedObjects:
     kubeconfig = Path(asked.kubeconfig) if asked.kubeconfig else None
     connection = find(os.environ, kubeconfig=kubeconfig, context=asked.context)
     return asyncio.run(_read(asked, Credentials(connection, environ=os.environ), seals))
 
 
-async def _read(asked: Examination, credentials: Credentials, seals: Seals) -> Objects:
-    result = Objects()
+async def _read(asked: Examination, credentials: Credentials, seals: Seals) -> ExaminedObjects:
+    result = ExaminedObjects()
     async with Api(credentials) as api:
         result.nodes = await _list(api, "/api/v1/nodes", objects.Node, result)
         result.pods = await _list(api, "/api/v1/pods", objects.Pod, result)
@@ -128,7 +128,7 @@ async def _read(asked: Examination, credentials: Credentials, seals: Seals) -> O
     return result
 
 
-async def _list(api: Api, path: str, kind: type[T], result: Objects) -> list[T]:
+async def _list(api: Api, path: str, kind: type[T], result: ExaminedObjects) -> list[T]:
     found: list[T] = []
     async for page in api.list_pages(path, Typed(kind), version=""):
         found += page.items
@@ -136,7 +136,7 @@ async def _list(api: Api, path: str, kind: type[T], result: Objects) -> list[T]:
     return found
 
 
-async def _sealed_since(api: Api, namespace: str, name: str, result: Objects) -> float:
+async def _sealed_since(api: Api, namespace: str, name: str, result: ExaminedObjects) -> float:
     """When sealing began, by the scheduler's Lease; infinity where it does not say."""
     try:
         body = await api.get(f"{ROOT}/namespaces/{namespace}/leases/{name}")

@@ -13,6 +13,7 @@ from dovetail.cli.errors import ALL_PLACED, BAD_INPUT, SOMETHING_PENDING, Refuse
 from dovetail.cli.options import Asked
 from dovetail.cli.output.terminal import tell_unused_folders
 from dovetail.cli.settings import settle, with_vendors
+from dovetail.engine.kernel.collector import collector_off
 from dovetail.kube.conversion import cluster
 from dovetail.kube.conversion.cluster import ClusterInput
 from dovetail.kube.files import documents
@@ -61,6 +62,7 @@ def of_severity(problems: Sequence[Problem], severity: str) -> list[str]:
     return [str(problem) for problem in problems if problem.severity == severity]
 
 
+@collector_off()
 def read(asked: Asked, stdin: IO[bytes] | None = None) -> Case:
     """Reads all that was named on the command line; raises Refused with every complaint at once."""
     problems = Problems(asked.strict)
@@ -113,6 +115,7 @@ def activity(case: Case) -> str:
     return f"Compiling {what}, once: about {COMPILE_SECONDS * len(wanted)} s"
 
 
+@collector_off()
 def plan(case: Case) -> PlanReport:
     """Places everything, in the order of the groups, and says what every pending pod lacks in the end."""
     try:

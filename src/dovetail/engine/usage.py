@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dovetail.engine.kernel.state import POD_ROW
@@ -45,19 +45,20 @@ def usage(scheduler: Scheduler) -> tuple[NodeUse, ...]:
             if held.assumed:
                 assumed.add((row, uuid))
 
-    def card(row: int, n: int, device: Device) -> CardUse:
-        held = ledger.rows.held[row, n]
-        who = tuple(sorted(on_card.get((row, device.uuid), ()), key=natural))
-        sizes = int(held[SLOTS]), int(held[CARD_MEMORY]), int(held[COMPUTE])
+    def cards(row: int) -> Iterator[CardUse]:
         stock = ledger.nodes[row].enforcer is Enforcer.STOCK  # kubelet picks the card: ours is book-keeping
-        return CardUse(device, *sizes, who, (row, device.uuid) in assumed or (stock and bool(who)))
+        for device, held in zip(ledger.devices(row), ledger.rows.held[row].tolist(), strict=False):
+            key = row, device.uuid
+            who = tuple(sorted(on_card[key], key=natural)) if key in on_card else ()
+            guessed = key in assumed or (stock and bool(who))
+            yield CardUse(device, held[SLOTS], held[CARD_MEMORY], held[COMPUTE], who, guessed)
 
     columns = list(scheduler.intern.columns)
     return tuple(
         NodeUse(
             ledger.nodes[row],
-            {name: int(ledger.rows.used[row, column]) for column, name in enumerate(columns) if name},
-            tuple(card(row, n, device) for n, device in enumerate(ledger.devices(row))),
+            {name: amount for name, amount in zip(columns, ledger.rows.used[row].tolist(), strict=False) if name},
+            tuple(cards(row)),
             pods[row],
         )
         for _, row in sorted(ledger.row_of.items())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 
 import click
 
@@ -96,15 +96,24 @@ def gpu_cell(shares: Sequence[Share], node: Node, short: Mapping[str, str]) -> s
     return ",".join(str(index) for _, index in cards)
 
 
-def short_uuids(uuids: Iterable[str]) -> dict[str, str]:
-    """`GPU-ef931851-ecba-…` → `GPU-ef931851`, or as many parts more as tell it from all the others."""
-    parts = {uuid: uuid.split("-") for uuid in uuids}
-    taken = Counter("-".join(words[:number]) for words in parts.values() for number in range(2, len(words) + 1))
+def short_uuids(uuids: Iterable[str], shown: Collection[str] | None = None) -> dict[str, str]:
+    """`GPU-ef931851-ecba-…` → `GPU-ef931851`, or as many parts more as tell it from all the others.
+
+    `shown`: those that are wanted; None = all. In the order of their parts, a card differs least from its neighbours.
+    """
+    ordered = sorted(set(uuids), key=lambda uuid: uuid.replace("-", "\0"))
+    position = {uuid: n for n, uuid in enumerate(ordered)}
     short = {}
-    for uuid, words in parts.items():
-        starts = ("-".join(words[:number]) for number in range(2, len(words)))
-        short[uuid] = next((s for s in starts if taken[s] == 1), uuid) if words[0] == "GPU" else uuid
+    for uuid in ordered if shown is None else shown:
+        n, words = position[uuid], uuid.split("-")
+        neighbours = (*ordered[max(n - 1, 0) : n], *ordered[n + 1 : n + 2])
+        number = max([2, *(1 + _parts_in_common(words, other.split("-")) for other in neighbours)])
+        short[uuid] = "-".join(words[:number]) if words[0] == "GPU" else uuid
     return short
+
+
+def _parts_in_common(words: Sequence[str], others: Sequence[str]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(words, others, strict=False)))
 
 
 def _heading(title: str, number: int, colour: str | None = None) -> str:
@@ -113,7 +122,8 @@ def _heading(title: str, number: int, colour: str | None = None) -> str:
 
 def _placements(plan: PlanReport, wide: bool) -> str:
     nodes = plan.nodes
-    short = short_uuids(card.device.uuid for use in plan.after for card in use.cards)
+    shown = {share.uuid for outcome in plan.placed for share in outcome.decision.shares}
+    short = short_uuids((card.device.uuid for use in plan.after for card in use.cards), shown)
 
     def cells(outcome: PlannedPod) -> tuple[str, str, str]:
         """Node, GPU memory, policies."""

@@ -34,7 +34,7 @@ class Image:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _KeptArray:
     """An array by row, and up to where in the log of changes it is true."""
 
     array: npt.NDArray[Any]
@@ -49,7 +49,7 @@ class NodeFacts:
         self._written = -1
         self._nodes: list[Node | None] = []  # by row; None = not there
         self._log: list[int] = []  # rows in the order in which they changed
-        self._kept: dict[Hashable, _Kept] = {}  # least recently used first
+        self._kept: dict[Hashable, _KeptArray] = {}  # least recently used first
         self._values: dict[str, dict[str, int]] = {}  # label -> its values, numbered from 1
         self.active: Flags = np.zeros(0, dtype=np.bool_)
         self.changes = 0  # grows whenever a node changed
@@ -114,7 +114,7 @@ class NodeFacts:
         kept = self._kept.pop(key, None)
         if kept is None:
             values = [0 if node is None else fact(node) for node in self._nodes]
-            kept = _Kept(np.array(values, dtype=dtype), len(self._log))
+            kept = _KeptArray(np.array(values, dtype=dtype), len(self._log))
             while len(self._kept) >= MOST_KEPT:
                 self._drop(next(iter(self._kept)))
         self._kept[key] = kept

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import yaml
 
 from dovetail import files
-from dovetail.kube.files import yaml_text
+from dovetail.kube.files import block_text, yaml_text
 from dovetail.kube.files.visible_bodies import visible_body
 from dovetail.kube.objects.problems import Problems, printable
 
@@ -72,9 +72,9 @@ def parse(source: str, text: str, problems: Problems) -> list[Document]:
     broken = 0
     try:
         for raw in _bodies(source, text, problems):
-            if raw is None:
+            if raw.value is None:
                 continue
-            body = visible_body(raw)
+            body = raw.value if raw.is_printable else visible_body(raw.value)
             before = problems.fatal_errors
             documents.extend(_flatten(f"{source}#{len(documents) + broken + 1}", body, problems))
             broken += problems.fatal_errors > before
@@ -96,7 +96,7 @@ def parse(source: str, text: str, problems: Problems) -> list[Document]:
 def read_yaml(source: str, text: str, problems: Problems) -> Any:
     """The first document of a text that is not a Kubernetes object; None where there is none, or a fatal problem."""
     try:
-        return next(_bodies(source, text, problems), None)
+        return next((raw.value for raw in _bodies(source, text, problems)), None)
     except yaml.YAMLError as error:
         problems.fatal(source, "", f"is not valid YAML: {_yaml_complaint(error)}")
     except yaml_text.TextError as error:
@@ -158,17 +158,43 @@ def _decoded(source: str, stream: IO[bytes], problems: Problems) -> Iterator[tup
         yield source, text
 
 
-def _bodies(source: str, text: str, problems: Problems) -> Iterator[Any]:
+class _Raw(NamedTuple):
+    """What one document of a text says."""
+
+    value: Any
+    is_printable: bool  # no control characters in it; False = not known
+
+
+def _bodies(source: str, text: str, problems: Problems) -> Iterator[_Raw]:
     if text.lstrip()[:1] in ("{", "["):
         try:
-            yield from list(_json_bodies(text))
+            is_printable = _is_printable_json(text)
+            yield from [_Raw(body, is_printable) for body in _json_bodies(text)]
             return
         except json.JSONDecodeError as error:
             if source.lower().endswith(".json"):
                 problems.fatal(source, "", f"is not valid JSON: {error}")
                 return
             # a YAML flow mapping also starts with a brace
-    yield from yaml_text.documents(text, lambda message: problems.warning(source, "", message))
+    yield from _yaml_bodies(text, lambda message: problems.warning(source, "", message))
+
+
+def _yaml_bodies(text: str, warn: Callable[[str], None]) -> Iterator[_Raw]:
+    try:
+        whole = block_text.document(text)
+    except block_text.NotBlockStyle:
+        yield from (_Raw(body, False) for body in yaml_text.documents(text, warn))
+    else:
+        yield _Raw(*whole)
+
+
+_PRINTABLE = bytes(range(ord(" "), ord("~") + 1)) + b"\n"
+_ESCAPE = re.compile(r'\\[^"\\/]')  # one that may stand for a control character
+
+
+def _is_printable_json(text: str) -> bool:
+    """Whether no text in it holds a control character: a line break stands between values only."""
+    return text.isascii() and not text.encode().translate(None, _PRINTABLE) and _ESCAPE.search(text) is None
 
 
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a character beyond the first 65,536: only right in pairs

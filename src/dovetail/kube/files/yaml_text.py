@@ -50,6 +50,31 @@ class _Frame:
 
 def documents(text: str, warn: Callable[[str], None]) -> Iterator[Any]:
     """Every document of the text. Raises yaml.YAMLError or TextError at the first thing that is wrong."""
+    for builder in _builders(text, warn, DEEPEST):
+        yield builder.document()
+
+
+def lone_value(text: str, deepest: int) -> Any:
+    """The only document of a text that was cut out of another. Raises yaml.YAMLError or TextError.
+
+    Refused is what the text around it may change, or what needs a place in it: anchors, merges, keys that stand twice.
+    """
+    found = []
+    for builder in _builders(text, _refuse, deepest):
+        found.append(builder.document())
+        if builder.anchors or builder.merged:
+            _refuse("has anchors or merges")
+    if len(found) != 1:
+        _refuse("is not one document")
+    return found[0]
+
+
+def _refuse(message: str) -> None:
+    raise TextError(message)
+
+
+def _builders(text: str, warn: Callable[[str], None], deepest: int) -> Iterator[_Builder]:
+    """A builder at the start of each document."""
     loader = yaml.CSafeLoader(text)
     try:
         while True:
@@ -57,7 +82,7 @@ def documents(text: str, warn: Callable[[str], None]) -> Iterator[Any]:
             if event is None or isinstance(event, yaml.StreamEndEvent):
                 return
             if isinstance(event, yaml.DocumentStartEvent):
-                yield _Builder(loader, warn).document()
+                yield _Builder(loader, warn, deepest)
     finally:
         loader.dispose()
 
@@ -68,11 +93,12 @@ MERGE = object()  # the key << as it stands in YAML 1.1; in quotes it is a text 
 class _Builder:
     """One document."""
 
-    def __init__(self, loader: yaml.CSafeLoader, warn: Callable[[str], None]) -> None:
-        self.loader, self.warn = loader, warn
+    def __init__(self, loader: yaml.CSafeLoader, warn: Callable[[str], None], deepest: int) -> None:
+        self.loader, self.warn, self.deepest = loader, warn, deepest
         self.stack: list[_Frame] = []
         self.anchors: dict[str, tuple[Any, int]] = {}  # name -> value, size; size 0 = still open
         self.aliased = 0
+        self.merged = False
         self.root: Any = None
 
     def document(self) -> Any:
@@ -93,8 +119,8 @@ class _Builder:
                 return self.root
 
     def _open(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
-        if len(self.stack) >= DEEPEST:
-            raise TextError(f"is nested deeper than {DEEPEST} levels (line {_line(event)})")
+        if len(self.stack) >= self.deepest:
+            raise TextError(f"is nested deeper than {self.deepest} levels (line {_line(event)})")
         mapping = isinstance(event, yaml.MappingStartEvent)
         if event.tag not in (None, "!", _TAG + ("map" if mapping else "seq")):
             raise TextError(f"uses the tag {event.tag}, which is not read (line {_line(event)})")
@@ -150,6 +176,7 @@ class _Builder:
             if not all(isinstance(part, dict) for part in merged):
                 raise TextError(f"merges (<<) something that is no mapping (line {_line(event)})")
             frame.merges.extend(merged)
+            self.merged = True
             return
         if key in target:
             self.warn(f"the key {key!r} stands twice in one mapping (line {_line(event)}); the last one counts")
@@ -163,17 +190,17 @@ def _line(event: yaml.Event) -> int:
 def _scalar(event: yaml.ScalarEvent) -> Any:
     tag, text = event.tag, event.value
     if tag is None or tag == "!":
-        return _plain(text) if event.implicit[0] else text
+        return plain_value(text) if event.implicit[0] else text
     kind = tag.removeprefix(_TAG)
     if kind in ("str", "timestamp"):
         return text
-    value: Any = _plain(text)
+    value: Any = plain_value(text)
     if not isinstance(value, _KINDS.get(kind, ())):
         raise TextError(f"uses the tag {tag}, which is not read (line {_line(event)})")
     return float(value) if kind == "float" else value
 
 
-def _plain(text: str) -> Any:
+def plain_value(text: str) -> Any:
     """The value of an unquoted scalar."""
     if text in _NULL:
         return None

@@ -30,12 +30,12 @@ _PODS = Reader(objects.Pod)
 AT_ONCE = 32
 
 
-class _Meta(msgspec.Struct, frozen=True):
+class _StampedMeta(msgspec.Struct, frozen=True):
     annotations: dict[str, str] = {}
 
 
 class _Stamped(msgspec.Struct, frozen=True):
-    metadata: _Meta = _Meta()
+    metadata: _StampedMeta = _StampedMeta()
 
 
 _STAMPED = msgspec.json.Decoder(_Stamped)

@@ -57,7 +57,7 @@ class _AccessReview(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class _Kept:
+class _KeptReview:
     refusal: Answer | None  # None: granted
     until: float
 
@@ -67,7 +67,7 @@ class Reviews:
 
     def __init__(self, api: Api, log: Log, now: Callable[[], float] = time.monotonic) -> None:
         self._api, self._log, self._now = api, log, now
-        self._kept: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._kept: OrderedDict[bytes, _KeptReview] = OrderedDict()
         self._second, self._asked = 0, 0  # unknown tokens in this second
 
     def reviewed(self, serve: Serve) -> Serve:
@@ -108,7 +108,7 @@ class Reviews:
         if len(self._kept) >= MAX_KEPT_ANSWERS:
             old = next((one for one, kept in self._kept.items() if kept.refusal is not None), next(iter(self._kept)))
             del self._kept[old]
-        self._kept[key] = _Kept(refusal, now + (SECONDS_GRANTED if refusal is None else SECONDS_REFUSED))
+        self._kept[key] = _KeptReview(refusal, now + (SECONDS_GRANTED if refusal is None else SECONDS_REFUSED))
 
     async def _ask(self, token: str, path: str) -> Answer | None:
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}

@@ -24,7 +24,7 @@ def is_refusal(status: objects.PodStatus) -> bool:
 
 
 @dataclass(slots=True)
-class _Record:
+class _RefusalRecord:
     refusals: int
     at: float
     message: str
@@ -32,13 +32,13 @@ class _Record:
 
 class Patience:
     def __init__(self) -> None:
-        self._of: dict[str, _Record] = {}  # owner -> its record
+        self._of: dict[str, _RefusalRecord] = {}  # owner -> its record
 
     def refused(self, owner: str, at: float, message: str) -> float:
         """One more; returns how long the owner's next pod will wait."""
         record = self._of.get(owner)
         count = record.refusals + 1 if record is not None and at - record.at < FORGET else 1
-        self._of[owner] = _Record(count, at, message)
+        self._of[owner] = _RefusalRecord(count, at, message)
         if len(self._of) > 10_000:
             self._of = {key: value for key, value in self._of.items() if at - value.at < FORGET}
         return self.wait(owner, at)

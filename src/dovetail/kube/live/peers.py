@@ -41,7 +41,7 @@ class Overlap(Exception):
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SeenLease:
     """A Lease, by our own clock."""
 
     lease: Lease
@@ -68,7 +68,7 @@ class Peers:
         of our own Lease whose Leases are believed."""
         self._api, self._own, self._terms, self._now, self._log, self._world = api, own, terms, now, log, world
         self._namespaces = namespaces
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _SeenLease] = {}
         self._reported: set[str] = set()
         self._marks: set[str] = set()  # of other Dovetails, seen on pods
         self._apart: frozenset[str] = frozenset()  # Leases of Dovetails that have nodes of their own
@@ -130,16 +130,16 @@ class Peers:
             self._reported.add(text)
             self._log(text, WARNING)
 
-    def _is_in_the_way(self, rival: _Seen) -> bool:
+    def _is_in_the_way(self, rival: _SeenLease) -> bool:
         """An older right, or a younger one whose holder may not have seen us yet."""
         patience = 2 / 3 * max(self._terms.duration, _duration(rival.lease))
         return _claim(rival.lease) < _claim(self._own()) or self._world.now() - rival.holder_since < patience
 
-    def _refusal(self, rivals: list[_Seen]) -> str:
+    def _refusal(self, rivals: list[_SeenLease]) -> str:
         others = ", ".join(_title(rival.lease) for rival in rivals)
         return f"not scheduling: {others} has the same nodes as this one, of {_title(self._own())}. {FIX}"
 
-    async def _look(self, newest: bool = False) -> list[_Seen]:
+    async def _look(self, newest: bool = False) -> list[_SeenLease]:
         """Leases of other Dovetails that live, may place on our nodes, and are believed."""
         mine = self._own()
         there, complete = await self._list({} if newest else {"resourceVersion": "0"})
@@ -159,12 +159,12 @@ class Peers:
         self._warn_of([seen.lease for seen in rivals if not self._is_believed(seen.lease)])
         return [seen for seen in rivals if self._is_believed(seen.lease)]
 
-    def _as_seen(self, lease: Lease, before: _Seen | None, now: float) -> _Seen:
+    def _as_seen(self, lease: Lease, before: _SeenLease | None, now: float) -> _SeenLease:
         if before is None:
-            return _Seen(lease, now - _duration(lease) if self._is_long_dead(lease) else now, now)
+            return _SeenLease(lease, now - _duration(lease) if self._is_long_dead(lease) else now, now)
         changed = before.lease.spec != lease.spec
         same_holder = _claim(before.lease) == _claim(lease)
-        return _Seen(
+        return _SeenLease(
             lease,
             now if changed else before.changed,
             before.holder_since if same_holder else now,

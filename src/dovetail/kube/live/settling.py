@@ -24,7 +24,7 @@ SETTLE_SECONDS = 30.0  # HAMi's plugin writes its register within seconds of its
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SeenNode:
     """A node as it was last read."""
 
     reading: NodeReading
@@ -37,7 +37,7 @@ class Settling:
 
     def __init__(self, clock: Callable[[], float], seconds: float = SETTLE_SECONDS) -> None:
         self._clock, self._seconds = clock, seconds
-        self._seen: dict[str, _Seen] = {}  # by node
+        self._seen: dict[str, _SeenNode] = {}  # by node
         self._lost: dict[str, Node] = {}  # nodes that were deleted while pods held their cards, as they were
         self._registrar: dict[str, str] = {}  # uuid -> the node that registered it first
         self._pods_on: defaultdict[str, Counter[str]] = defaultdict(Counter)  # uuid -> node -> pods that prove it
@@ -50,7 +50,7 @@ class Settling:
         name, now = reading.node.name, self._clock()
         seen = self._seen.get(name)
         if seen is None:
-            seen = self._seen[name] = _Seen(reading, min(created, now), self._lost.pop(name, None))
+            seen = self._seen[name] = _SeenNode(reading, min(created, now), self._lost.pop(name, None))
         elif _offer(seen.reading) != _offer(reading):
             seen.since = now
         seen.reading = reading
@@ -122,7 +122,7 @@ class Settling:
             return replace(node, unsettled=text)
         return node
 
-    def _with_last_register(self, seen: _Seen) -> Node:
+    def _with_last_register(self, seen: _SeenNode) -> Node:
         """The register was there and is not: its cards stay, as their pods do, and no pod is added."""
         reading, last = seen.reading, seen.registered
         if last is None or reading.source is CardSource.REGISTER or reading.declared:

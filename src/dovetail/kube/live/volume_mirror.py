@@ -26,7 +26,7 @@ PATHS = {  # kind -> where its objects of all namespaces are listed and watched
 TYPES: dict[str, type[Any]] = {kind: known for (_, kind), known in VOLUME_KINDS.items()}
 
 
-class Heard(NamedTuple):
+class VolumeNews(NamedTuple):
     """What is different now."""
 
     facts: tuple[VolumeFact, ...]
@@ -42,7 +42,7 @@ class VolumeMirror:
         self.faults: list[Fault] = []  # objects that could not be read; likewise
         self.problems: list[Problem] = []  # not said yet; whoever says them empties it
 
-    def hear(self, kind: str, batch: Iterable[Event[Any]]) -> Heard:
+    def hear(self, kind: str, batch: Iterable[Event[Any]]) -> VolumeNews:
         """One batch of a reflector of that kind."""
         facts: list[VolumeFact] = []
         gone: list[VolumeFact] = []
@@ -60,7 +60,7 @@ class VolumeMirror:
                     self._heard(kind, source, facts)
         if facts or gone:
             self.notify()
-        return Heard(tuple(facts), tuple(gone))
+        return VolumeNews(tuple(facts), tuple(gone))
 
     def claim(self, key: str) -> Claim | None:
         found = self._facts["PersistentVolumeClaim"].get(key)

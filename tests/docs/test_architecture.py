@@ -1,0 +1,98 @@
+"""docs/architecture.md is true: every file and function that it names exists, and so does the count of files."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import dovetail
+from tests.builders import ask, cluster, group, node, pod
+
+ROOT = Path(__file__).parent.parent.parent
+SOURCE = Path(dovetail.__file__).parent
+PAGES = ("architecture.md", "architecture-reference.md")
+STEP = re.compile(r"`([\w/]+\.py): ([\w.]+)\(\)`")  # `kube/live/driver.py: Driver.run()`
+FILE = re.compile(r"`((?:\w+/)*\w+\.py|(?:\w+/)+)[`:]")  # `engine/queue.py`, `engine/kernel/`
+NOT_YET = {"node/", "web/"}
+
+
+def text(page: str) -> str:
+    return (ROOT / "docs" / page).read_text(encoding="utf-8")
+
+
+@cache
+def functions(path: Path) -> set[str]:
+    """Names of functions and of methods, the latter as Class.method."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    found: set[str] = set()
+    for top in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(top, kinds):
+            found.add(top.name)
+        elif isinstance(top, ast.ClassDef):
+            found |= {f"{top.name}.{inner.name}" for inner in top.body if isinstance(inner, kinds)}
+    return found
+
+
+STEPS = sorted({step for page in PAGES for step in STEP.findall(text(page))})
+
+
+def test_the_walks_name_functions() -> None:
+    walks = [part for part in re.split(r"(?m)^## ", text(PAGES[0])) if re.match(r"A (pod|trace) ", part)]
+    assert len(walks) == 3
+    assert all(len(STEP.findall(walk)) >= 10 for walk in walks)
+
+
+@pytest.mark.parametrize(("file", "function"), STEPS, ids=[f"{file}: {function}" for file, function in STEPS])
+def test_functions_exist(file: str, function: str) -> None:
+    assert (SOURCE / file).is_file()
+    assert function in functions(SOURCE / file)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_files_and_folders_exist(page: str) -> None:
+    """Under the source, or at the root; a bare name in a table is a file of the folder that the table names."""
+    named = {name for name in FILE.findall(text(page)) if "/" in name} - NOT_YET
+    assert len(named) >= 10
+    assert sorted(name for name in named if not (SOURCE / name).exists() and not (ROOT / name).exists()) == []
+
+
+def files_run_by(call: Callable[[], Any]) -> set[str]:
+    """Files of the source of which `call` executes a line."""
+    found: set[str] = set()
+
+    def on_line(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+        if event == "line":
+            found.add(frame.f_code.co_filename)
+        return on_line
+
+    def on_call(frame: FrameType, _: str, __: object) -> Callable[..., Any] | None:
+        return on_line if frame.f_code.co_filename.startswith(f"{SOURCE}/") else None
+
+    before = sys.gettrace()
+    sys.settrace(on_call)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return {str(Path(name).relative_to(SOURCE)) for name in found}
+
+
+def test_the_files_that_place_a_second_pod() -> None:
+    """Ten nodes of four cards, the default policies, the interpreted kernel; the second of two equal pods."""
+    scheduler = cluster(*(node(f"n{n}", gpus=4) for n in range(10)))
+    first, second = (group(pod(name, ask(1, 1000), cpu=1000)) for name in "ab")
+    assert scheduler.place([first])[0].placed
+    run = files_run_by(lambda: scheduler.place([second])[0].node)
+    section = text(PAGES[0]).split("\n## Files that place a second pod of a kind\n")[1]
+    rows = re.findall(r"(?m)^\| `([\w/]+/)` \| (.+) \|$", section)
+    listed = {f"{folder}{name}" for folder, names in rows for name in re.findall(r"`(\w+\.py)`", names)}
+    assert listed == run
+    assert f"executes lines of {len(run)} files" in section

@@ -53,8 +53,20 @@ def test_every_page_is_linked_from_somewhere() -> None:
         (page.parent / link.partition("#")[0]).resolve() for page in PAGES for link in LINK.findall(prose(page)) if link
     }
     for page in ROOT.glob("docs/**/*.md"):
-        target = page.parent if page.name == "README.md" else page
-        assert target in linked, f"nobody links to {page.relative_to(ROOT)}"
+        targets = {page, page.parent} if page.name == "README.md" else {page}
+        assert targets & linked, f"nobody links to {page.relative_to(ROOT)}"
+
+
+INDEX = ROOT / "docs" / "README.md"
+
+
+def test_the_index_names_every_page_once_in_a_section_for_its_readers() -> None:
+    sections_of_readers = ["Try it", "Run it", "Simulate", "Extend", "Understand"]
+    assert re.findall(r"(?m)^## (.+)$", prose(INDEX)) == sections_of_readers
+    rows = re.findall(r"(?m)^\| \[[^\]]+\]\(([^)\s]+)\) \| .+ \|$", prose(INDEX))
+    assert len(rows) == len(set(rows))
+    pages = {page.name for page in ROOT.glob("docs/*.md")} - {INDEX.name}
+    assert pages == {row for row in rows if "/" not in row}
 
 
 def sections(page: str) -> dict[str, str]:

@@ -215,6 +215,22 @@ def test_lines_of_prose_are_not_endless(page: Path) -> None:
         assert line.startswith("|") or len(line) <= 150, f"{page.name}: line {number} of the prose"
 
 
+UNNAMED = re.compile(
+    r"\b(whoever|whomever|somebody|someone|anybody|anyone|nobody|everybody|everyone|those who|of ours|dearer)\b",
+    re.IGNORECASE,
+)
+PLAIN = [page for page in PAGES if page.name != "CHANGELOG.md" and page.parent.name != "adr"]
+
+
+@pytest.mark.parametrize("page", PLAIN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_sentences_name_the_pod_the_node_or_the_user(page: Path) -> None:
+    """Plain English: "a pod that waits", not "somebody who waits"."""
+    found = [
+        (number, word) for number, line in enumerate(prose(page).splitlines(), 1) for word in UNNAMED.findall(line)
+    ]
+    assert found == []
+
+
 def test_the_threat_model_names_modules_and_tests_that_exist() -> None:
     page = (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:tests|deploy|docs|kube|engine|model|sim|cli)/[\w./*-]+)`", page))

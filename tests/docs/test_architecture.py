@@ -1,9 +1,10 @@
-"""docs/architecture.md is true: every file and function that it names exists, and so does the count of files."""
+"""docs/architecture.md is true: the files and functions of its walks exist, and commands call them."""
 
 from __future__ import annotations
 
 import ast
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -12,8 +13,11 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import dovetail
+from dovetail.cli.main import cli
+from dovetail.engine.kernel.build import builder
 from tests.builders import ask, cluster, group, node, pod
 
 ROOT = Path(__file__).parent.parent.parent
@@ -54,6 +58,49 @@ def test_the_walks_name_functions() -> None:
 def test_functions_exist(file: str, function: str) -> None:
     assert (SOURCE / file).is_file()
     assert function in functions(SOURCE / file)
+
+
+def functions_called_by(*commands: str) -> set[tuple[str, str]]:
+    """(file, function or Class.method) of the source that these commands call."""
+    found: set[tuple[str, str]] = set()
+
+    def on_event(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(f"{SOURCE}/"):
+            found.add((str(Path(code.co_filename).relative_to(SOURCE)), code.co_qualname))
+
+    before = sys.getprofile()
+    sys.setprofile(on_event)
+    try:
+        results = [CliRunner().invoke(cli, shlex.split(command), prog_name="dovetail") for command in commands]
+    finally:
+        sys.setprofile(before)
+    assert [result.exit_code for result in results if result.exit_code not in (0, 3)] == []
+    return found
+
+
+def walk(title: str) -> set[tuple[str, str]]:
+    return set(STEP.findall(text(PAGES[0]).split(f"\n## {title}\n")[1].split("\n## ")[0]))
+
+
+def test_a_plan_calls_every_function_of_its_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a pod that is placed, one that stays pending, and the JSON; the kernel is built anew."""
+    monkeypatch.chdir(ROOT)
+    builder.cache_clear()
+    demo = "plan -f examples/demo/cluster.yaml -f examples/demo/demo-a.yaml"
+    called = functions_called_by(demo, f"{demo} -o json", "plan -f examples/what-if")
+    assert walk("A pod from YAML to the table") - called == set()
+
+
+def test_a_replay_calls_every_function_of_its_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of a file and generated ones, in both modes."""
+    monkeypatch.chdir(tmp_path)
+    Path("jobs.csv").write_text("name,gpus,duration\na,1,60\nb,2,60\n", encoding="utf-8")
+    Path("nodes.csv").write_text("name,cpu_milli,memory_mib,gpus,model\nn,64000,262144,4,T4\n", encoding="utf-8")
+    files = "replay --nodes nodes.csv --pods jobs.csv --policy best-fit --engine interpreted"
+    drawn = "replay --jobs 20 --cluster 2xT4:4 --policy best-fit --engine interpreted"
+    called = functions_called_by(f"{files} --report a.html", f"{drawn} --mode time")
+    assert walk("A trace to its report") - called == set()
 
 
 @pytest.mark.parametrize("page", PAGES)

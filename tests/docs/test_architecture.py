@@ -6,7 +6,8 @@ import ast
 import re
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -18,7 +19,9 @@ from click.testing import CliRunner
 import dovetail
 from dovetail.cli.main import cli
 from dovetail.engine.kernel.build import builder
+from dovetail.kube.live.binder import Fate
 from tests.builders import ask, cluster, group, node, pod
+from tests.kube.live.stage import Stage, bound, gpu_node, waiting
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCE = Path(dovetail.__file__).parent
@@ -60,8 +63,9 @@ def test_functions_exist(file: str, function: str) -> None:
     assert function in functions(SOURCE / file)
 
 
-def functions_called_by(*commands: str) -> set[tuple[str, str]]:
-    """(file, function or Class.method) of the source that these commands call."""
+@contextmanager
+def functions_called() -> Iterator[set[tuple[str, str]]]:
+    """(file, function or Class.method) of the source that are called meanwhile."""
     found: set[tuple[str, str]] = set()
 
     def on_event(frame: FrameType, event: str, _: object) -> None:
@@ -72,11 +76,14 @@ def functions_called_by(*commands: str) -> set[tuple[str, str]]:
     before = sys.getprofile()
     sys.setprofile(on_event)
     try:
-        results = [CliRunner().invoke(cli, shlex.split(command), prog_name="dovetail") for command in commands]
+        yield found
     finally:
         sys.setprofile(before)
-    assert [result.exit_code for result in results if result.exit_code not in (0, 3)] == []
-    return found
+
+
+def run(command: str) -> None:
+    result = CliRunner().invoke(cli, shlex.split(command), prog_name="dovetail")
+    assert result.exit_code in (0, 3), result.output
 
 
 def walk(title: str) -> set[tuple[str, str]]:
@@ -88,7 +95,10 @@ def test_a_plan_calls_every_function_of_its_walk(monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(ROOT)
     builder.cache_clear()
     demo = "plan -f examples/demo/cluster.yaml -f examples/demo/demo-a.yaml"
-    called = functions_called_by(demo, f"{demo} -o json", "plan -f examples/what-if")
+    with functions_called() as called:
+        run(demo)
+        run(f"{demo} -o json")
+        run("plan -f examples/what-if")
     assert walk("A pod from YAML to the table") - called == set()
 
 
@@ -99,8 +109,28 @@ def test_a_replay_calls_every_function_of_its_walk(tmp_path: Path, monkeypatch: 
     Path("nodes.csv").write_text("name,cpu_milli,memory_mib,gpus,model\nn,64000,262144,4,T4\n", encoding="utf-8")
     files = "replay --nodes nodes.csv --pods jobs.csv --policy best-fit --engine interpreted"
     drawn = "replay --jobs 20 --cluster 2xT4:4 --policy best-fit --engine interpreted"
-    called = functions_called_by(f"{files} --report a.html", f"{drawn} --mode time")
+    with functions_called() as called:
+        run(f"{files} --report a.html")
+        run(f"{drawn} --mode time")
     assert walk("A trace to its report") - called == set()
+
+
+@pytest.mark.asyncio
+async def test_a_watched_pod_calls_the_functions_of_its_walk_between_watch_and_binder() -> None:
+    """The parts that speak to the API server are left out: `Stage` has stand-ins for them."""
+    with functions_called() as called:
+        async with Stage() as stage:
+            stage.nodes(gpu_node())
+            stage.pods(waiting("a"), waiting("b"))  # one card: the second waits
+            await stage.settle()
+            (bind,) = stage.hands.binds
+            assert stage.driver.objection(bind, waited=False) == ""
+            stage.answer(Fate.BOUND, bind)
+            stage.pods(bound("a", bind))
+            await stage.settle()
+    speaks = {f"kube/live/{name}.py" for name in ("service", "sources", "binder", "binding", "tell")}
+    steps = {step for step in walk("A pod from the watch to its Binding") if not step[0].startswith("kube/api/")}
+    assert {step for step in steps if step[0] not in speaks} - called == set()
 
 
 @pytest.mark.parametrize("page", PAGES)

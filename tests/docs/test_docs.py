@@ -53,8 +53,20 @@ def test_every_page_is_linked_from_somewhere() -> None:
         (page.parent / link.partition("#")[0]).resolve() for page in PAGES for link in LINK.findall(prose(page)) if link
     }
     for page in ROOT.glob("docs/**/*.md"):
-        target = page.parent if page.name == "README.md" else page
-        assert target in linked, f"nobody links to {page.relative_to(ROOT)}"
+        targets = {page, page.parent} if page.name == "README.md" else {page}
+        assert targets & linked, f"nobody links to {page.relative_to(ROOT)}"
+
+
+INDEX = ROOT / "docs" / "README.md"
+
+
+def test_the_index_names_every_page_once_in_a_section_for_its_readers() -> None:
+    sections_of_readers = ["Try it", "Run it", "Simulate", "Extend", "Understand"]
+    assert re.findall(r"(?m)^## (.+)$", prose(INDEX)) == sections_of_readers
+    rows = re.findall(r"(?m)^\| \[[^\]]+\]\(([^)\s]+)\) \| .+ \|$", prose(INDEX))
+    assert len(rows) == len(set(rows))
+    pages = {page.name for page in ROOT.glob("docs/*.md")} - {INDEX.name}
+    assert pages == {row for row in rows if "/" not in row}
 
 
 def sections(page: str) -> dict[str, str]:
@@ -201,6 +213,22 @@ def test_the_readme_is_short() -> None:
 def test_lines_of_prose_are_not_endless(page: Path) -> None:
     for number, line in enumerate(prose(page).splitlines(), 1):
         assert line.startswith("|") or len(line) <= 150, f"{page.name}: line {number} of the prose"
+
+
+UNNAMED = re.compile(
+    r"\b(whoever|whomever|somebody|someone|anybody|anyone|nobody|everybody|everyone|those who|of ours|dearer)\b",
+    re.IGNORECASE,
+)
+PLAIN = [page for page in PAGES if page.name != "CHANGELOG.md" and page.parent.name != "adr"]
+
+
+@pytest.mark.parametrize("page", PLAIN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_sentences_name_the_pod_the_node_or_the_user(page: Path) -> None:
+    """Plain English: "a pod that waits", not "somebody who waits"."""
+    found = [
+        (number, word) for number, line in enumerate(prose(page).splitlines(), 1) for word in UNNAMED.findall(line)
+    ]
+    assert found == []
 
 
 def test_the_threat_model_names_modules_and_tests_that_exist() -> None:

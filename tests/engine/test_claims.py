@@ -15,13 +15,13 @@ from dovetail.model.events import Bind, Event, Evict, GroupArrived, PodBound, Po
 from dovetail.model.pod import Group
 from dovetail.policies.orders import JobFacts
 from dovetail.policies.rounds import Round
-from dovetail.policies.yielding import Held, Yielding
+from dovetail.policies.yielding import Candidate, Yielding
 from tests.engine.pictures import made, picture
 from tests.properties import with_examples
 from tests.strategies import World, worlds
 
 
-def by_priority(held: Held, group: Group, facts: JobFacts) -> tuple[int] | None:
+def by_priority(held: Candidate, group: Group, facts: JobFacts) -> tuple[int] | None:
     return (held.pod.priority,) if held.pod.priority < facts.priority else None
 
 

@@ -17,7 +17,7 @@ from dovetail.model.decision import Decision, Share
 from dovetail.model.events import Evict
 from dovetail.model.pod import Group, Pod
 from dovetail.model.reason import Reason
-from dovetail.policies.orders import BY_PRIORITY, Order
+from dovetail.policies.orders import BY_PRIORITY, QueueOrder
 from dovetail.policies.rounds import Round
 from dovetail.policies.yielding import Yielding
 
@@ -27,7 +27,7 @@ class Rights:
     """A row of each table (docs/adr/0018)."""
 
     queue: str = BACKFILL  # a discipline of engine/disciplines.py
-    order: Order = BY_PRIORITY
+    order: QueueOrder = BY_PRIORITY
     yielding: Yielding | None = None  # None = no running pod is stopped
     rounds: Round | None = None  # None = there are no rounds
 

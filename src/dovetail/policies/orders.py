@@ -28,7 +28,7 @@ class JobFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class QueueOrder:
     """A row of the table. Groups that are partly started come first in every order (docs/adr/0014), and equal keys are
     ordered by priority, age and name: an order is total."""
 
@@ -43,5 +43,5 @@ def _by_priority(group: Group, facts: JobFacts) -> Key:
     return ()  # what all orders end with
 
 
-BY_PRIORITY = Order("priority", "The highest priority first, then the oldest.", _by_priority)
+BY_PRIORITY = QueueOrder("priority", "The highest priority first, then the oldest.", _by_priority)
 ORDERS = {order.name: order for order in (BY_PRIORITY,)}

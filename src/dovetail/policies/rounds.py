@@ -12,7 +12,7 @@ from dovetail.policies.orders import JobFacts
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class JobStanding:
     """A job as a round sees it."""
 
     job: str  # the group's name
@@ -28,4 +28,4 @@ class Round:
 
     name: str
     title: str
-    entitle: Callable[[Sequence[Standing], float], Sequence[str]]  # (jobs by name, GPUs of the cluster)
+    entitle: Callable[[Sequence[JobStanding], float], Sequence[str]]  # (jobs by name, GPUs of the cluster)

@@ -16,7 +16,7 @@ Cost = tuple[Any, ...]  # compared as a tuple; the smallest is taken first
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Candidate:
     """A pod that holds a place."""
 
     pod: Pod
@@ -30,5 +30,5 @@ class Yielding:
 
     name: str
     title: str
-    cost: Callable[[Held, Group, JobFacts], Cost | None]
+    cost: Callable[[Candidate, Group, JobFacts], Cost | None]
     reason: str = "yields to a group that outranks it"  # what people read of a pod that is stopped

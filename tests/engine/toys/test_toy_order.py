@@ -8,12 +8,12 @@ from dovetail.engine.disciplines import BACKFILL, STRICT
 from dovetail.engine.scheduler import Rights, Scheduler
 from dovetail.model.events import Bind, GroupArrived, NodeChanged, PodBound, PodGone
 from dovetail.model.pod import Group
-from dovetail.policies.orders import Order
+from dovetail.policies.orders import QueueOrder
 from tests.builders import ask, node, pod
 
 HELD: dict[str, int] = {}  # tenant -> its number
-LEAST_SERVICE = Order("service", "Least GPU time first.", lambda group, facts: (facts.service,), reads_service=True)
-BY_TENANT = Order("tenant", "A number by tenant.", lambda group, facts: (HELD[facts.tenant],), changes=True)
+LEAST_SERVICE = QueueOrder("service", "Least GPU time.", lambda group, facts: (facts.service,), reads_service=True)
+BY_TENANT = QueueOrder("tenant", "A number by tenant.", lambda group, facts: (HELD[facts.tenant],), changes=True)
 
 
 def job(name: str, created: float = 0.0, namespace: str = "default") -> Group:

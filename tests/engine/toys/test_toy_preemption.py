@@ -7,11 +7,11 @@ from dovetail.engine.scheduler import Rights, Scheduler
 from dovetail.model.events import Bind, Effect, Event, Evict, GroupArrived, NodeChanged, PodBound, PodGone
 from dovetail.model.pod import Group
 from dovetail.policies.orders import JobFacts
-from dovetail.policies.yielding import Held, Yielding
+from dovetail.policies.yielding import Candidate, Yielding
 from tests.builders import ask, node, pod
 
 
-def cost(held: Held, group: Group, facts: JobFacts) -> tuple[int, float] | None:
+def cost(held: Candidate, group: Group, facts: JobFacts) -> tuple[int, float] | None:
     return (held.pod.priority, -held.facts.arrival) if held.pod.priority < facts.priority else None
 
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dovetail.engine.scheduler import Rights, Scheduler
 from dovetail.model.events import Bind, Evict, GroupArrived, NodeChanged, PodBound, PodsGone, RoundBegins
 from dovetail.model.pod import Group
-from dovetail.policies.rounds import Round, Standing
+from dovetail.policies.rounds import JobStanding, Round
 from tests.builders import ask, node, pod
 
 
-def least_served(jobs: Sequence[Standing], gpus: float) -> list[str]:
+def least_served(jobs: Sequence[JobStanding], gpus: float) -> list[str]:
     chosen = []
     for standing in sorted(jobs, key=lambda one: (one.facts.service, one.facts.arrival, one.job)):
         if standing.asks <= gpus:

@@ -15,15 +15,15 @@ from dovetail.engine.rights.service import Service
 from dovetail.model.decision import Decision, Share
 from dovetail.model.pod import Group, Pod
 from dovetail.model.relations import ALONE
-from dovetail.policies.yielding import Held, Yielding
+from dovetail.policies.yielding import Candidate, Yielding
 
 Place = Callable[[Group, float], Sequence[Decision]]
 Fits = Callable[[Pod, str, tuple[Share, ...], bool], bool]
 
 
-class Plan(NamedTuple):
+class PreemptionPlan(NamedTuple):
     decisions: Sequence[Decision]  # of the group's pods
-    victims: tuple[Held, ...]  # all of them are needed, the cheapest first
+    victims: tuple[Candidate, ...]  # all of them are needed, the cheapest first
 
 
 class Preemption:
@@ -32,9 +32,9 @@ class Preemption:
     def __init__(self, policy: Yielding, ledger: Ledger, service: Service, place: Place, fits: Fits) -> None:
         self.policy = policy
         self._ledger, self._service, self._place, self._fits = ledger, service, place, fits
-        self._plans: dict[str, Plan] = {}  # group -> what was begun for it
+        self._plans: dict[str, PreemptionPlan] = {}  # group -> what was begun for it
 
-    def plan(self, group: Group, at: float) -> Plan | None:
+    def plan(self, group: Group, at: float) -> PreemptionPlan | None:
         """None: the group waits for pods that are ending already, or no pods that may yield would help."""
         if self._waits(group):
             return None
@@ -49,9 +49,9 @@ class Preemption:
                 return None
             placed = [(pod, d) for pod, d in zip(group.pods, decisions, strict=True) if d.placed]
             victims = [held for held in reversed(candidates) if not self._give_back(held, shares[held.pod.uid], placed)]
-        return Plan(decisions, tuple(reversed(victims)))
+        return PreemptionPlan(decisions, tuple(reversed(victims)))
 
-    def begin(self, group: Group, plan: Plan) -> None:
+    def begin(self, group: Group, plan: PreemptionPlan) -> None:
         """The victims are being stopped for the group."""
         self._plans[group.name] = plan
 
@@ -83,7 +83,7 @@ class Preemption:
         plan = self._plans.get(group.name)
         return plan is not None and any(held.pod.uid in self._service.stopping for held in plan.victims)
 
-    def _candidates(self, group: Group) -> list[Held]:
+    def _candidates(self, group: Group) -> list[Candidate]:
         """Pods that may yield, the cheapest first. Reservations and pods that are ending are not among them."""
         facts, found = self._service.of(group), []
         for uid in self._ledger.pods:
@@ -92,13 +92,13 @@ class Preemption:
             pod = self._ledger.pods.pod(uid)
             if pod.leaving or pod.group == group.name:
                 continue
-            held = Held(pod, self._ledger.node_of(uid), self._service.of_held(pod))
+            held = Candidate(pod, self._ledger.node_of(uid), self._service.of_held(pod))
             cost = self.policy.cost(held, group, facts)
             if cost is not None:
                 found.append((cost, pod.order, uid, held))
         return [held for _, _, _, held in sorted(found, key=lambda one: one[:3])]
 
-    def _give_back(self, held: Held, shares: tuple[Share, ...], placed: Sequence[tuple[Pod, Decision]]) -> bool:
+    def _give_back(self, held: Candidate, shares: tuple[Share, ...], placed: Sequence[tuple[Pod, Decision]]) -> bool:
         """Book the pod again where it is, if it and the group's pods can be there together."""
         if not self._fits(held.pod, held.node, shares, True):
             return False
@@ -109,7 +109,7 @@ class Preemption:
         return False
 
     @staticmethod
-    def _concerns(pod: Pod, decision: Decision, held: Held) -> bool:
+    def _concerns(pod: Pod, decision: Decision, held: Candidate) -> bool:
         """Whether the running pod could be in the way of this placement: on the same node, or by rules between pods."""
         related = pod.relations is not ALONE or held.pod.relations is not ALONE
         return related or decision.node == held.node

@@ -8,7 +8,7 @@ from dovetail.engine.ledger.ledger import Ledger
 from dovetail.engine.rights.service import Service, gpus_of, job_of
 from dovetail.model.pod import Group, Pod
 from dovetail.policies.orders import JobFacts
-from dovetail.policies.rounds import Round, Standing
+from dovetail.policies.rounds import JobStanding, Round
 
 REASON = "its job may not run in this round"
 
@@ -25,7 +25,7 @@ class Rounds:
         pods = [self._ledger.pods.pod(uid) for uid in self._ledger.pods]
         running = {job_of(pod): pod for pod in pods if gpus_of(pod)}
         held = [
-            Standing(job, facts.gpus, True, facts)
+            JobStanding(job, facts.gpus, True, facts)
             for job, pod in running.items()
             if (facts := self._service.of_held(pod))
         ]
@@ -46,5 +46,5 @@ class Rounds:
         return float(sum(len(self._ledger.devices(row)) for row in rows if self._ledger.is_active(row)))
 
 
-def _waiting(group: Group, facts: JobFacts) -> Standing:
-    return Standing(group.name, sum(gpus_of(pod) for pod in group.pods), False, facts)
+def _waiting(group: Group, facts: JobFacts) -> JobStanding:
+    return JobStanding(group.name, sum(gpus_of(pod) for pod in group.pods), False, facts)

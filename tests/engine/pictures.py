@@ -61,7 +61,6 @@ def picture(scheduler: Scheduler) -> dict[str, Any]:
             ledger.shares(held.slot),
             int(ledger.book.pod[held.slot, POD_STATE]),
             held.assumed,
-            held.expires,
         )
         for uid, held in sorted(ledger.pods.items())
     }

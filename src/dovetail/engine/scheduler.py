@@ -11,7 +11,7 @@ from dovetail.engine.faults import Faults
 from dovetail.engine.kernel.state import NONE
 from dovetail.engine.ledger.decisions import joined
 from dovetail.engine.observe import Observed, assume
-from dovetail.engine.placer import COMPILE_FROM, HOLD_SECONDS, Placer
+from dovetail.engine.placer import COMPILE_FROM, Placer
 from dovetail.engine.queue import ALWAYS, IN_ORDER, WaitingRoom, can_be_placed, left_over
 from dovetail.engine.retries import Retries, too_many
 from dovetail.engine.rights.members import Members
@@ -32,7 +32,6 @@ from dovetail.model.events import (
     PodsGone,
     QuotaChanged,
     SelectorChanged,
-    TimePassed,
     VolumesChanged,
     Wait,
     Warn,
@@ -41,7 +40,7 @@ from dovetail.model.node import Enforcer, Node
 from dovetail.model.pod import Group, Pod, Quota, RunningPod
 from dovetail.model.reason import Reason
 
-__all__ = ["COMPILE_FROM", "HOLD_SECONDS", "Scheduler"]
+__all__ = ["COMPILE_FROM", "Scheduler"]
 
 
 class Scheduler(Placer):
@@ -115,8 +114,6 @@ class Scheduler(Placer):
             case VolumesChanged(at, facts, gone):
                 helps = self.related.volumes.change(facts, gone)
                 return self._offer(at, self.wake.related(lambda pod: self.related.volumes.helped(pod, helps)))
-            case TimePassed(at):
-                return self._expire(at)
 
     def _node_is(self, at: float, node: Node) -> tuple[Effect, ...]:
         written, row = self.ledger.places.written, self.ledger.row_of.get(node.name)
@@ -352,7 +349,7 @@ class Scheduler(Placer):
         """Somebody who waits; the outlook has seen it."""
         try:
             group = self.members.current(group)
-            effects = self._settle(group, self._place_all((group,), at))
+            effects = self._settle(group, self._place_all((group,)))
         except Exception as error:
             if not self.faults.group(group, error):
                 raise
@@ -365,7 +362,7 @@ class Scheduler(Placer):
         effects: list[Effect] = []
         try:
             group = self.members.current(group)
-            effects = self._settle(group, self.place((group,), at) if self.strict else self._place_group(group, at))
+            effects = self._settle(group, self.place((group,)) if self.strict else self._place_group(group))
         except Exception as error:
             if not self.faults.group(group, error):
                 raise
@@ -434,20 +431,11 @@ class Scheduler(Placer):
         signature = self.requests.signature(pod)
         return (signature.profile, signature.shape, signature.mask)
 
-    def _expire(self, at: float) -> tuple[Effect, ...]:
-        effects: list[Effect] = []
-        rows = []
-        for uid in self.ledger.pods.expired(at):
-            effects.append(Warn(self.ledger.pods.pod(uid).key, "its reservation was never confirmed and is dropped"))
-            rows.append(self.ledger.row_holding(uid))
-            self._release((uid,), rows[-1:])
-        return (*effects, *self.retry(at, rows)) if effects else ()
-
-    def place(self, groups: Sequence[Group], at: float = 0.0) -> Sequence[Decision]:
+    def place(self, groups: Sequence[Group]) -> Sequence[Decision]:
         """Decide groups in the order given: one decision per pod, all booked as reservations."""
-        return self._place_in_order(groups, at) if self.strict else super().place(groups, at)
+        return self._place_in_order(groups) if self.strict else super().place(groups)
 
-    def _place_in_order(self, groups: Sequence[Group], at: float) -> Sequence[Decision]:
+    def _place_in_order(self, groups: Sequence[Group]) -> Sequence[Decision]:
         """Strict: as if each arrived by itself. Those without hope are told their own reason and hold nobody up."""
         parts: list[Sequence[Decision]] = []
         late: list[Any] = []  # orders of those who would wait by now
@@ -459,7 +447,7 @@ class Scheduler(Placer):
             if before < group.order and can_be_placed(group):
                 parts.append([self._refused(pod, Reason.QUEUE_ORDER) for pod in group.pods])
             else:
-                parts.append(self._place_all((group,), at))
+                parts.append(self._place_all((group,)))
             rest = left_over(group, parts[-1])
             if rest is not None and can_be_placed(rest):
                 heappush(late, rest.order)

@@ -103,12 +103,6 @@ class VolumesChanged(msgspec.Struct, frozen=True):
     gone: tuple[VolumeFact, ...] = ()
 
 
-class TimePassed(msgspec.Struct, frozen=True):
-    """Reservations that expired by now are dropped."""
-
-    at: float
-
-
 Event = (
     GroupArrived
     | PodObserved
@@ -122,7 +116,6 @@ Event = (
     | QuotaChanged
     | SelectorChanged
     | VolumesChanged
-    | TimePassed
 )
 
 

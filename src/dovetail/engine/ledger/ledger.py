@@ -37,7 +37,7 @@ from dovetail.engine.kernel.state import (
     State,
 )
 from dovetail.engine.ledger.decisions import Decisions, shares_of
-from dovetail.engine.ledger.holders import NEVER, Holders
+from dovetail.engine.ledger.holders import Holders
 from dovetail.engine.ledger.intern import LARGEST, NOBODY, Interner
 from dovetail.engine.ledger.node_rows import NodeRows
 from dovetail.engine.ledger.storage import Storage
@@ -65,7 +65,6 @@ class Change(NamedTuple):
 
     uid: str
     slot: int
-    expires: float
     added: bool
     row: int
 
@@ -240,25 +239,25 @@ class Ledger:
 
     # ---- pods ---------------------------------------------------------------------------------------------------
 
-    def adopt(self, pods: Pods, batch: Batch, expires: float) -> Decisions:
-        """What the kernel booked, as decisions. Placed pods are reserved until confirmed, or until `expires`."""
+    def adopt(self, pods: Pods, batch: Batch) -> Decisions:
+        """What the kernel booked, as decisions. Placed pods are reserved until `confirm` or `release`."""
         results = batch.results
         rows, slots, uids = results[:, RESULT_ROW], results[:, RESULT_POD], pods.uids
         placed = np.flatnonzero(rows != NONE)
         if len(placed) == len(uids):
-            self._add_all(uids, slots, pods.templates, expires)
+            self._add_all(uids, slots, pods.templates)
         else:
             known = list(compress(uids, (rows != NONE).tolist()))
-            self._add_all(known, slots[placed], pods.templates[placed], expires)
+            self._add_all(known, slots[placed], pods.templates[placed])
         names, reasons, generation = self.places.lend_names(), results[:, RESULT_REASON], self.generation
         return Decisions(uids, rows, names, reasons, batch.taken_from, batch.taken, generation)
 
-    def adopt_one(self, pod: Pod, batch: Batch, cards: int, expires: float) -> Decision:
+    def adopt_one(self, pod: Pod, batch: Batch, cards: int) -> Decision:
         """As `adopt`, of a batch of one that is used again afterwards."""
         [[row, reason, slot]] = batch.results.tolist()
         if row == NONE:
             return Decision(pod.uid, None, (), Reason(reason), self.generation)
-        self._add(pod, slot, False, expires)
+        self._add(pod, slot, False)
         name, uuids = self.places.names[row]
         return Decision(pod.uid, name, shares_of(uuids, batch.taken[:cards]), Reason.OK, self.generation)
 
@@ -282,7 +281,7 @@ class Ledger:
             memory, compute = min(share.memory_mib, LARGEST), min(share.compute_milli, LARGEST)
             last = add_entry(state, slot, last, share.container, int(kind), column[share.uuid], memory, compute)
         self._keeper.charge(state, slot, 1)
-        self._add(pod, slot, assumed, NEVER)
+        self._add(pod, slot, assumed)
         return unknown
 
     def confirm(self, uid: str) -> bool:
@@ -291,7 +290,6 @@ class Ledger:
         if slot is None:
             return False
         self.book.pod[slot, POD_STATE] = ALLOCATED
-        self.pods.confirm(slot)
         return True
 
     def relabel(self, pod: Pod) -> None:
@@ -321,16 +319,16 @@ class Ledger:
             slots = self._one_slot
             slots[0] = dropped[0][1]
         else:
-            slots = np.array([slot for _, slot, _ in dropped], dtype=np.int64)
+            slots = np.array([slot for _, slot in dropped], dtype=np.int64)
         self._keeper.release(self.state(), slots)
         if failed is not None:
             raise failed
         return len(dropped)
 
-    def _leave(self, dropped: Sequence[tuple[str, int, float]]) -> Exception | None:
+    def _leave(self, dropped: Sequence[tuple[str, int]]) -> Exception | None:
         """Tell the witnesses, all of them even where one fails; returns the first error."""
         failed: Exception | None = None
-        for _, slot, _ in dropped:
+        for _, slot in dropped:
             pod, row = self.pods.at(slot), self.book.pod.item(slot, POD_ROW)
             for witness in self._concerned(pod):
                 try:
@@ -422,15 +420,15 @@ class Ledger:
 
     def _take_back(self, change: Change) -> None:
         if not change.added:
-            self.pods.put_back(change.uid, change.slot, change.expires)
+            self.pods.put_back(change.uid, change.slot)
         pod = self.pods.pod(change.uid)
         for witness in self._concerned(pod):
             (witness.left if change.added else witness.came)(pod, change.row)
         if change.added:
             self.pods.drop((change.uid,))
 
-    def _add(self, pod: Pod, slot: int, assumed: bool, expires: float) -> None:
-        self.pods.add(pod.uid, slot, pod, assumed, expires)
+    def _add(self, pod: Pod, slot: int, assumed: bool) -> None:
+        self.pods.add(pod.uid, slot, pod, assumed)
         told: list[Witness] = []
         try:
             for witness in self._concerned(pod):
@@ -442,11 +440,11 @@ class Ledger:
             self.pods.drop((pod.uid,))
             raise
         if self._undo is not None:
-            self._undo.append(Change(pod.uid, slot, expires, True, self.book.pod.item(slot, POD_ROW)))
+            self._undo.append(Change(pod.uid, slot, True, self.book.pod.item(slot, POD_ROW)))
 
-    def _add_all(self, uids: Sequence[str], slots: Ints, pods: Any, expires: float) -> None:
+    def _add_all(self, uids: Sequence[str], slots: Ints, pods: Any) -> None:
         """Pods placed in bulk have no relations: what has is placed one by one."""
-        self.pods.add_all(uids, slots, pods, expires)
+        self.pods.add_all(uids, slots, pods)
         if self._undo is None and not self._attending:
             return
         rows = self.book.pod[slots, POD_ROW].tolist()
@@ -454,7 +452,7 @@ class Ledger:
             for witness in self._attending:
                 witness.came(self.pods.pod(uid), row)
             if self._undo is not None:
-                self._undo.append(Change(uid, slot, expires, True, row))
+                self._undo.append(Change(uid, slot, True, row))
 
 
 @dataclass(slots=True)

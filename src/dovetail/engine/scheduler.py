@@ -298,6 +298,21 @@ class Scheduler(Placer):
             yield
         self._news.take()
 
+    def rebuild(self, nodes: Sequence[Node], running: Sequence[RunningPod], reserved: Sequence[RunningPod]) -> None:
+        """Make the ledger anew from what is true: these nodes, the pods that run, and those that are being bound.
+
+        For a ledger that was found to be wrong. Groups that wait go on waiting; the caller tries them again.
+        """
+        there = {node.name: node for node in nodes}
+        self.ledger.empty({one.pod.uid for one in reserved})
+        for name in [name for name in self.ledger.row_of if name not in there]:
+            self.ledger.remove_node(name)
+        for node in nodes:
+            self.ledger.set_node(node)
+        self._observed.book_all(running, reserved)
+        self.wake.forget()
+        self._news.take()
+
     def retry_all(self, at: float) -> tuple[Effect, ...]:
         """Offer everybody everything: for those who do not trust their events."""
         return self._offer(at, self.waiting.requests())

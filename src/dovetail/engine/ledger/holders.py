@@ -84,6 +84,11 @@ class Holders(Mapping[str, HeldPod]):
             raise LedgerError("some of the pods are booked already")
         self._pod[slots], self._assumed[slots] = pods, False
 
+    def clear(self) -> None:
+        """Nobody holds anything."""
+        self.slot_of.clear()
+        self._pod[:], self._assumed[:] = None, False
+
     def drop(self, uids: Sequence[str]) -> list[tuple[str, int]]:
         """They hold nothing any more: (uid, slot) of those that were known, which `put_back` understands."""
         take, dropped = self.slot_of.pop, []

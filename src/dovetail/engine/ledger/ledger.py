@@ -59,6 +59,9 @@ class Witness(Protocol):
 
     def left(self, pod: Pod, row: int) -> None: ...
 
+    def clear(self, reserved: Collection[str]) -> None:
+        """Nobody is anywhere: the pods come anew, those with these UIDs with what was promised to them."""
+
 
 class Change(NamedTuple):
     """What a transaction did to a pod."""
@@ -187,6 +190,20 @@ class Ledger:
         """Rebuild a row that something was half booked on."""
         self._write_row(row, self.nodes[row], self.is_active(row))
 
+    def empty(self, reserved: Collection[str]) -> None:
+        """No pod holds anything: all are about to be booked anew, those with these UIDs as reservations.
+
+        Nothing that the ledger says now is believed, as it is called where the ledger contradicts itself.
+        """
+        self._undo = None
+        self.storage.empty_book()
+        self.pods.clear()
+        for witness in self.witnesses:
+            witness.clear(reserved)
+        for row, node in enumerate(self.nodes):
+            self._write_row(row, node, self.is_active(row))
+        self.vectors.forget()
+
     def _write_row(self, row: int, node: Node, active: bool) -> None:
         """Rebuild one row from the node and from what its pods hold: there is no way to forget one of them."""
         holding = self._held_on(row)
@@ -261,7 +278,9 @@ class Ledger:
         name, uuids = self.places.names[row]
         return Decision(pod.uid, name, shares_of(uuids, batch.taken[:cards]), Reason.OK, self.generation)
 
-    def book_observed(self, pod: Pod, node: str, shares: tuple[Share, ...], assumed: bool) -> list[str]:
+    def book_observed(
+        self, pod: Pod, node: str, shares: tuple[Share, ...], assumed: bool, status: int = ALLOCATED
+    ) -> list[str]:
         """A pod holds a node already: truth, booked whether it fits or not. Returns UUIDs the node does not know."""
         row = self.row_of.get(node)
         if row is None:
@@ -275,7 +294,7 @@ class Ledger:
         shape, owner = self.intern.shape(pod, NOBODY), self.owner(pod)
         self.make_room(1, len(shares), 1)
         state = self.state()
-        slot, last = new_pod(state, row, shape, owner, ALLOCATED), NONE
+        slot, last = new_pod(state, row, shape, owner, status), NONE
         for share in shares:
             kind = pod.containers[share.container].kind if share.container < len(pod.containers) else ContainerKind.APP
             memory, compute = min(share.memory_mib, LARGEST), min(share.compute_milli, LARGEST)

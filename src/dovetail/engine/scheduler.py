@@ -298,6 +298,16 @@ class Scheduler(Placer):
             yield
         self._news.take()
 
+    @contextmanager
+    def without_trace(self) -> Iterator[None]:
+        """What is only tried inside leaves no name, number or count behind. Decisions do not depend on it."""
+        try:
+            with self.ledger.without_trace():
+                yield
+        finally:
+            self.requests.forget()
+            self.wake.forget()
+
     def rebuild(self, nodes: Sequence[Node], running: Sequence[RunningPod], reserved: Sequence[RunningPod]) -> None:
         """Make the ledger anew from what is true: these nodes, the pods that run, and those that are being bound.
 

@@ -412,6 +412,23 @@ class Ledger:
             self.book.peer_row[owner] = line
         return int(self.book.peer_row[owner])
 
+    @contextmanager
+    def without_trace(self) -> Iterator[None]:
+        """Names, requests and rules that come up inside are forgotten at the end: only tries were made with them.
+
+        Kept scores are forgotten, too; whoever else keeps numbers of requests must look them up again.
+        """
+        marks, classes, counted = self.intern.mark(), self.places.classes, self.book.peer_row != NONE
+        try:
+            yield
+        finally:
+            had_line = np.zeros(len(self.book.peer_row), dtype=np.bool_)
+            had_line[: len(counted)] = counted
+            lines = np.flatnonzero(~had_line & (self.book.peer_row != NONE)).tolist()
+            self.storage.take_back_lines([*dict.fromkeys((*self.intern.forget_since(marks), *lines))])
+            self.places.drop_masks_since(classes)
+            self.vectors.clear()
+
     # ---- transactions -------------------------------------------------------------------------------------------
 
     @contextmanager

@@ -156,10 +156,16 @@ class Storage:
 
     def drop_owners(self, owners: list[int]) -> None:
         """Owners without pods: their lines are zero already and serve others."""
-        lines = [int(line) for line in self.book.peer_row[owners] if line != NONE]
-        self.book.peer_row[owners] = NONE
-        self._free_lines = sorted((*self._free_lines, *lines), reverse=True)
+        self.take_back_lines(owners)
         self.lines_limit = max(LINES_FROM, 2 * self.lines)
+
+    def take_back_lines(self, owners: list[int]) -> None:
+        """These owners are not counted any more."""
+        known = [owner for owner in owners if owner < len(self.book.peer_row)]
+        lines = [int(line) for line in self.book.peer_row[known] if line != NONE]
+        self.book.peer_row[known] = NONE
+        self.rows.peers[lines] = 0
+        self._free_lines = sorted((*self._free_lines, *lines), reverse=True)
 
     def empty_book(self) -> None:
         """No pod holds anything, whatever the book says now. The rows must be written anew."""

@@ -163,6 +163,42 @@ def test_ctrl_c_keeps_what_is_done(own_cache: Path, tmp_path: Path) -> None:
     ]
 
 
+def members(group: int) -> list[int]:
+    """Processes of the group that have not ended."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, number = path.read_text(encoding="utf-8").rpartition(")")[2].split()[:3]
+        except OSError:
+            continue  # it ended meanwhile
+        if int(number) == group and state != "Z":
+            found.append(int(path.parent.name))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are counted in /proc")
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_the_command_however_it_ends(own_cache: Path, how: signal.Signals) -> None:
+    """The signal goes to the command alone, as `kill PID` sends it."""
+    command = [sys.executable, "-m", "dovetail.cli", "compare", "--jobs", "3000", "--cluster", "12xA100-SXM4-80GB:8"]
+    command += ["--engine", "interpreted", "--seeds", "1-40", "--workers", "2", "-o", "table"]
+    begun = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 120
+        while not results_in(own_cache) and begun.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(members(begun.pid)) >= 3  # the command and two workers at least
+        begun.send_signal(how)
+        assert begun.wait(timeout=60) == (130 if how is signal.SIGTERM else -signal.SIGKILL)
+        while members(begun.pid) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert members(begun.pid) == []
+    finally:
+        if members(begun.pid):
+            os.killpg(begun.pid, signal.SIGKILL)
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

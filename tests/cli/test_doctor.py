@@ -6,10 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from dovetail.kube.conversion.seals import SEAL, Seals
-from dovetail.kube.live.checkup import CHECKS
+from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.live.checkup import CHECKS, look
+from dovetail.kube.live.checkup import findings as findings_of
+from dovetail.kube.live.reader import Reader
+from dovetail.kube.objects import core as objects
 from tests.cli.conftest import Run
 from tests.kube.manifests import ALLOCATED, CORES, GPU, MEM, Object, card, container, node, pod
 
@@ -77,6 +82,57 @@ def test_each_check_finds_its_fault(
 )
 def test_records_that_contradict_each_other_or_the_request(lie: Any, run: Run, tmp_path: Path) -> None:
     assert found(run, tmp_path, THERE, running("p", **lie)) == (3, [("record-doubtful", "Pod ml/p")])
+
+
+def without_record(name: str, where: str = "n") -> Object:
+    item = running(name, record("GPU-0"), where)
+    del item["metadata"]["annotations"][ALLOCATED]
+    return item
+
+
+def test_a_running_pod_without_a_record_is_named(run: Run, tmp_path: Path) -> None:
+    assert found(run, tmp_path, THERE, without_record("p")) == (3, [("record-missing", "Pod ml/p")])
+
+
+def test_where_kubelet_picks_the_cards_no_record_is_expected(run: Run, tmp_path: Path) -> None:
+    stock = node("n", allocatable={GPU: "2"})
+    stock["metadata"]["labels"] = {"dovetail.dev/enforcer": "stock"}
+    item = without_record("p")
+    item["spec"]["containers"] = [container({GPU: 1})]
+    assert found(run, tmp_path, stock, item) == (0, [])
+
+
+def test_what_is_charged_by_guess_is_not_called_over_booked(run: Run, tmp_path: Path) -> None:
+    """Three cards with a valid pod each. The fourth pod has no record and is charged one of these cards, of which
+    16,000 of 8,000 MiB are then charged; that these two pods share a card is no fact."""
+    valid = [running(f"p{n}", record(f"GPU-{n}")) for n in range(3)]
+    assert found(run, tmp_path, THERE, *valid, without_record("q")) == (3, [("record-missing", "Pod ml/q")])
+
+
+def test_what_an_unverified_pod_is_charged_is_not_called_over_booked() -> None:
+    """Its record fails its check, so that it may have any card; each has a valid pod already."""
+    seals = Seals((KEY.encode(),))
+    seals.since = 1.0  # records are sealed, and pods of that time must have a seal
+    valid = [running(f"p{n}", record(f"GPU-{n}"), sealed=record(f"GPU-{n}")) for n in range(3)]
+    lie = running("q", record("GPU-0"))
+    lie["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    seen = look(
+        Reader({"dovetail": Settings(seals=seals)}),
+        [msgspec.convert(THERE, objects.Node)],
+        [msgspec.convert(item, objects.Pod) for item in (*valid, lie)],
+        now=2e9,
+        settle_seconds=0.0,
+        seals=True,
+    )
+    names = {one.check for one in findings_of(seen)}
+    assert "record-unverified" in names
+    assert "card-overbooked" not in names
+
+
+def test_a_pod_without_a_record_does_not_hide_who_really_shares_a_card(run: Run, tmp_path: Path) -> None:
+    pods = (running("p", record("GPU-0")), running("q", record("GPU-0")), without_record("r"))
+    _, findings = found(run, tmp_path, THERE, *pods)
+    assert set(findings) == {("record-missing", "Pod ml/r"), ("card-overbooked", "Node n")}
 
 
 def test_a_node_that_takes_no_gpu_pods(run: Run, tmp_path: Path) -> None:

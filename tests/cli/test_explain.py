@@ -203,9 +203,9 @@ def test_no_kernel_is_compiled_for_a_policy_that_does_not_help(monkeypatch: pyte
     scheduler, tried = cluster(node("n", gpus=1), node("m", gpus=1)), list[str]()
     place = scheduler.place
 
-    def counted(groups: Sequence[Group], at: float = 0.0) -> Sequence[Decision]:
+    def counted(groups: Sequence[Group]) -> Sequence[Decision]:
         tried.extend(",".join(one.profile.device) for group in groups for one in group.pods)
-        return place(groups, at)
+        return place(groups)
 
     monkeypatch.setattr(scheduler, "place", counted)
     wanted = pod("p", ask(2, 8000))

@@ -61,12 +61,25 @@ def picture(scheduler: Scheduler) -> dict[str, Any]:
             ledger.shares(held.slot),
             int(ledger.book.pod[held.slot, POD_STATE]),
             held.assumed,
-            held.expires,
         )
         for uid, held in sorted(ledger.pods.items())
     }
     heads = ledger.heads
     return {"nodes": nodes, "pods": pods, "journal": (int(heads[JOURNAL_DEPTH]), int(heads[JOURNAL_LENGTH]))}
+
+
+def sizes(scheduler: Scheduler) -> dict[str, Any]:
+    """How many names, numbers and lines of each sort there are."""
+    ledger, intern = scheduler.ledger, scheduler.intern
+    names = ("columns", "vendors", "kinds", "uuids", "hardware", "rules", "shapes", "owners")
+    found: dict[str, Any] = {name: (len(getattr(intern, name)), set(getattr(intern, name))) for name in names}
+    found["nodes"], found["classes"] = (len(ledger.nodes), ledger.storage.size), ledger.places.classes
+    found["lines"] = ledger.storage.lines
+    return {
+        **found,
+        "learning": scheduler.outlook.learning,
+        "ghosts": {row: ledger.devices(row) for row in range(len(ledger.nodes))},
+    }
 
 
 def slots(scheduler: Scheduler) -> dict[str, Any]:

@@ -7,64 +7,51 @@ import pytest
 
 from dovetail.engine.kernel.state import NONE
 from dovetail.engine.ledger.decisions import Decisions, joined
-from dovetail.engine.ledger.holders import NEVER, Holders, LedgerError
+from dovetail.engine.ledger.holders import Holders, LedgerError
 from dovetail.engine.ledger.stream import Stream, pods_of
 from dovetail.model.decision import Decision, Share
 from dovetail.model.reason import Reason
 from tests.builders import ask, cluster, group, node, pod
 
 
-def some_holders(**expires: float) -> Holders:
-    """Pods a, b, … at slots 0, 1, …"""
+def some_holders(*names: str) -> Holders:
+    """Pods with these names at slots 0, 1, …"""
     holders = Holders()
-    holders.fit(len(expires) + 2)
-    for slot, (name, when) in enumerate(expires.items()):
-        holders.add(f"uid-{name}", slot, pod(name), False, when)
+    holders.fit(len(names) + 2)
+    for slot, name in enumerate(names):
+        holders.add(f"uid-{name}", slot, pod(name), assumed=False)
     return holders
 
 
 def test_what_is_held_is_a_value_as_it_was_when_asked() -> None:
-    holders = some_holders(a=10.0, b=NEVER)
+    holders = some_holders("a", "b")
     held = holders["uid-a"]
-    assert (held.pod.name, held.slot, held.assumed, held.expires) == ("a", 0, False, 10.0)
-    assert holders["uid-b"].expires is None
-    holders.confirm(0)
-    assert held.expires == 10.0
-    assert holders["uid-a"].expires is None
+    holders.assume("uid-a")
+    assert (held.pod.name, held.slot, held.assumed) == ("a", 0, False)
+    assert holders["uid-a"].assumed
     assert (len(holders), list(holders), "uid-a" in holders, "a" in holders) == (2, ["uid-a", "uid-b"], True, False)
 
 
-def test_reservations_expire_oldest_first_and_names_break_ties() -> None:
-    holders = some_holders(d=20.0, c=10.0, a=20.0, b=NEVER)
-    assert holders.expired(9.9) == []
-    assert holders.expired(10.0) == ["uid-c"]
-    assert holders.expired(1e9) == ["uid-c", "uid-a", "uid-d"]
-    holders.confirm(holders.slot_of["uid-c"])
-    assert holders.expired(1e9) == ["uid-a", "uid-d"]
-    assert Holders().expired(1e9) == []
-
-
-def test_who_was_dropped_can_be_put_back_with_the_same_expiry() -> None:
-    holders = some_holders(a=10.0, b=NEVER)
+def test_who_was_dropped_can_be_put_back() -> None:
+    holders = some_holders("a", "b")
     before = dict(holders)
     dropped = holders.drop(["uid-b", "nobody", "uid-a"])
-    assert dropped == [("uid-b", 1, NEVER), ("uid-a", 0, 10.0)]
-    assert (len(holders), holders.expired(1e9)) == (0, [])
-    for uid, slot, expires in reversed(dropped):
-        holders.put_back(uid, slot, expires)
+    assert dropped == [("uid-b", 1), ("uid-a", 0)]
+    assert len(holders) == 0
+    for uid, slot in reversed(dropped):
+        holders.put_back(uid, slot)
     assert dict(holders) == before
-    assert holders.expired(10.0) == ["uid-a"]
 
 
 def test_a_pod_is_booked_once() -> None:
-    holders = some_holders(a=1.0)
+    holders = some_holders("a")
     with pytest.raises(LedgerError, match="uid-a is booked already"):
-        holders.add("uid-a", 1, pod("a"), False, 1.0)
+        holders.add("uid-a", 1, pod("a"), assumed=False)
     templates = pods_of([pod("t")] * 2).templates
     slots = np.array([1, 2])
     for uids in (["uid-a", "uid-b"], ["twice", "twice"]):
         with pytest.raises(LedgerError, match="booked already"):
-            some_holders(a=1.0).add_all(uids, slots, templates, 1.0)
+            some_holders("a").add_all(uids, slots, templates)
 
 
 def test_a_pod_made_from_a_template_has_its_own_name() -> None:
@@ -72,12 +59,11 @@ def test_a_pod_made_from_a_template_has_its_own_name() -> None:
     holders.fit(3)
     template, itself = pod("t", ask(1, 100), owner="Deployment/default/web"), pod("me")
     pods = pods_of([template, template, itself])
-    holders.add_all(["web-0", "web-1", "uid-me"], np.array([2, 0, 1]), pods.templates, 5.0)
+    holders.add_all(["web-0", "web-1", "uid-me"], np.array([2, 0, 1]), pods.templates)
     held = holders["web-1"]
-    assert (held.pod.name, held.pod.uid, held.slot, held.expires) == ("web-1", "web-1", 0, 5.0)
+    assert (held.pod.name, held.pod.uid, held.slot) == ("web-1", "web-1", 0)
     assert (held.pod.containers, held.pod.owner) == (template.containers, template.owner)
     assert holders.pod("uid-me") is itself
-    assert holders.expired(5.0) == ["uid-me", "web-0", "web-1"]
 
 
 def test_a_stream_twice_is_refused_and_its_names_are_held() -> None:

@@ -1,4 +1,4 @@
-"""Anything may happen in any order: nodes come, change and go, pods arrive, are observed, confirmed, expire and leave.
+"""Anything may happen in any order: nodes come, change and go, pods arrive, are observed, confirmed and leave.
 
 After every step the books balance. In the orderly world, where running pods were valid when they were seen and cards
 never shrink, nothing is ever over-allocated. In the wild one nodes lose cards and pods hold what nobody registered;
@@ -30,7 +30,6 @@ from dovetail.model.events import (
     PodBound,
     PodGone,
     PodObserved,
-    TimePassed,
 )
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod, RunningPod
@@ -68,7 +67,7 @@ class OrderlyWorld(RuleBasedStateMachine):
             if len(asks) > 1 and any(pod.profile.node in JOINT_POLICIES for pod in group.pods):
                 continue
             with self.ledger.transaction():
-                assert not any(decision.placed for decision in self.scheduler.place([group], self.now)), group.name
+                assert not any(decision.placed for decision in self.scheduler.place([group])), group.name
 
     def check(self, effects: Iterable[Effect]) -> None:
         """What we just placed fits: its cards and what it asks of its node."""
@@ -193,16 +192,6 @@ class OrderlyWorld(RuleBasedStateMachine):
         uid = self.held(seed)
         self.handle(lambda at: PodGone(at, uid))
 
-    @rule(later=st.sampled_from((10.0, 301.0)))
-    def time_passes(self, later: float) -> None:
-        self.now += later
-        due = {uid for uid, held in self.ledger.pods.items() if held.expires is not None and held.expires <= self.now}
-        before = {uid: held.slot for uid, held in self.ledger.pods.items()}
-        self.check(self.scheduler.handle(TimePassed(self.now)))
-        self.nobody_waits_in_vain()
-        kept = {uid for uid in before if uid in self.ledger.pods}
-        assert before.keys() - kept <= due
-
     @rule(seed=seeds, commit=st.booleans())
     def transaction(self, seed: int, commit: bool) -> None:
         chance = Random(seed)
@@ -212,7 +201,7 @@ class OrderlyWorld(RuleBasedStateMachine):
                 if self.ledger.pods and chance.random() < 0.4:
                     self.ledger.release(self.held(chance.randrange(2**32)))
                 else:
-                    self.scheduler.place(self.fresh(chance.randrange(2**32)), self.now)
+                    self.scheduler.place(self.fresh(chance.randrange(2**32)))
             if commit:
                 transaction.commit()
         if commit:

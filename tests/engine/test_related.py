@@ -172,7 +172,7 @@ def test_labels_that_come_with_the_binding_are_seen_by_those_who_look_for_them()
     moves = scheduler.ledger.generation
     assert bound(scheduler.handle(PodObserved(1.0, RunningPod(seen, "n1", ())))) == {"late": "n1"}
     assert scheduler.ledger.generation == moves + 1  # `late` alone: the pod itself was not booked again
-    assert scheduler.ledger.pods["w"].expires is None
+    assert not scheduler.ledger.is_reserved("w")
     assert scheduler.ledger.pods.pod("w").labels == {"app": "web", ZONE: "a"}
     assert arrive(scheduler, pod("x", relations=APART)) == {"x": "n2"}  # nor did the old labels get lost
     validate(scheduler.ledger)

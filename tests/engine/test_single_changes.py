@@ -23,7 +23,7 @@ from dovetail.model.relations import HostPort, PodTerm, Relations, Selector, Spr
 from dovetail.model.rules import AffinityTerm, NodeRules, Requirement
 from tests.builders import ask, card, cluster, group, node, place, pod, use
 from tests.engine.neighbourhoods import SPACES, some_nodes, some_pod
-from tests.engine.pictures import made, picture
+from tests.engine.pictures import made, picture, sizes
 from tests.properties import with_examples
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
@@ -284,9 +284,10 @@ def test_every_suggestion_places_a_pod_with_rules_about_others() -> None:
             wanted = replace(wanted, owner=f"Deployment/{wanted.namespace}/{chance.choice('xy')}")
             if scheduler.place([group(wanted)])[0].placed:
                 continue
-            before = picture(scheduler)
+            before, tables = picture(scheduler), sizes(scheduler)
             offered = alternatives(scheduler, group(wanted), wanted)
             audit.validate(scheduler.ledger)
+            assert sizes(scheduler) == tables
             assert {name: picture(scheduler)["nodes"][name] for name in before["nodes"]} == before["nodes"]
             for advice in offered:
                 if advice.kind not in ("drop-constraint", "pod-gone"):

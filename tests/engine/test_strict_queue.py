@@ -21,9 +21,9 @@ from dovetail.model.events import (
     GroupArrived,
     NodeChanged,
     NodeGone,
+    PodBound,
     PodGone,
     PodObserved,
-    TimePassed,
     Wait,
 )
 from dovetail.model.node import Node
@@ -68,8 +68,8 @@ def story(scheduler: Scheduler, world: World) -> Iterator[Event]:
         elif way < 0.65 and waiting:
             pods = {pod.uid: pod for waits in scheduler.waiting for pod in waits.pods}
             yield PodObserved(float(n), RunningPod(pods[chance.choice(waiting)], node.name, ()))
-        elif way < 0.7:
-            yield TimePassed(float(n + 300))
+        elif way < 0.7 and running:
+            yield PodBound(float(n), chance.choice(running))
         elif way < 0.8 and len(scheduler.waiting):
             again = min(scheduler.waiting, key=lambda waits: waits.name)
             yield GroupArrived(float(n), replace(again, pods=tuple(replace(pod, created=9.0) for pod in again.pods)))

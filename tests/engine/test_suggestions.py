@@ -20,7 +20,7 @@ from dovetail.model.node import Node, Taint
 from dovetail.model.pod import DeviceRules, Group, Pod, RunningPod
 from dovetail.model.rules import NodeRules, Toleration
 from tests.builders import ask, card, cluster, group, node, place, pod, use
-from tests.engine.pictures import made, picture
+from tests.engine.pictures import made, picture, sizes
 from tests.properties import with_examples
 from tests.strategies import World, worlds
 
@@ -160,9 +160,10 @@ def test_every_suggestion_places_the_pod() -> None:
             late = [p for p, d in zip(waiting.pods, decisions, strict=True) if not d.placed]
             if not late or len(late) < len(waiting.pods) or len(waiting.pods) < waiting.minimum:
                 continue
-            before = picture(scheduler)
+            before, tables = picture(scheduler), sizes(scheduler)
             offered = alternatives(scheduler, waiting, late[0], most=len(KINDS))
             assert picture(scheduler) == before
+            assert sizes(scheduler) == tables
             assert len(scheduler.ledger.nodes) == len(world.nodes)
             audit.validate(scheduler.ledger)
             assert [one.kind for one in offered] == [kind for kind in KINDS if kind in {one.kind for one in offered}]

@@ -161,6 +161,17 @@ def test_a_few_mib_are_doubted(written: str | int, hint: str) -> None:
     assert f"write {hint}" in doubt.message
 
 
+@pytest.mark.parametrize("part", [{"gpumem": 8000}, {"pct": 50}, {"gpucores": 30}, {"gpumem": "8Gi"}])
+def test_a_part_of_no_card_is_doubted(part: dict[str, Any]) -> None:
+    """Without a word the pod would be placed without a GPU."""
+    source = gpu_pod(gpu=0, **part)
+    assert ask_of(source) is None
+    (doubt,) = said(read(source), "warning", GPU)
+    assert "is 0, so that the pod gets no card" in doubt.message
+    assert "write nvidia.com/gpu: 1" in doubt.message
+    assert said(read(gpu_pod(gpu=0, gpumem=0)), "warning", GPU) == []
+
+
 @pytest.mark.parametrize(
     ("written", "hint"),
     [

@@ -48,6 +48,7 @@ class Run:
     seal_key_file: str | None = None
     identity: str | None = None
     settle_seconds: float = 30.0
+    audit_seconds: float = 60.0
     binds_at_once: int = 64
     listen: str = ""
     metrics_auth: str = "none"
@@ -85,6 +86,7 @@ def run(asked: Run) -> int:
         hami_lock=asked.hami_lock,
         at_once=asked.binds_at_once,
         settle_seconds=asked.settle_seconds,
+        audit_seconds=asked.audit_seconds,
         device_resources=tuple(settings.vendors.by_count),
         nodes=tuple(map(_label, asked.nodes)),
         peer_namespaces=asked.peer_namespaces,

@@ -71,12 +71,12 @@ class Claims:
     def may_run(self, group: Group) -> bool:
         return self._rounds is None or self._rounds.place_of(group.name) is not None
 
-    def make_room(self, at: float, group: Group) -> list[Evict]:
+    def make_room(self, group: Group) -> list[Evict]:
         """Stop pods that yield to the group, which found no place, and keep the places for it until they have ended."""
         if self._preemption is None or not self.may_run(group) or not can_be_placed(group):
             return []
         with self._scheduler.trial():
-            plan = self._preemption.plan(group, at)
+            plan = self._preemption.plan(group)
         if plan is None:
             return []
         for pod, decision in zip(group.pods, plan.decisions, strict=True):
@@ -115,8 +115,8 @@ class Claims:
         self.service.stop(pod)
         return Evict(pod, self._ledger.node_of(pod.uid), by, reason)
 
-    def _place(self, group: Group, at: float) -> Sequence[Decision]:
-        return self._placer.place_all((group,), at)
+    def _place(self, group: Group) -> Sequence[Decision]:
+        return self._placer.place_all((group,))
 
     def _fits(self, pod: Pod, node: str, shares: tuple[Share, ...], runs: bool) -> bool:
         """Whether the pod could have this place as the ledger stands. `runs`: it has had it until now."""

@@ -39,10 +39,10 @@ class Discipline(Protocol):
     def line_of(self, group: Group) -> Hashable:
         """The line of the waiting room that the group stands in."""
 
-    def place(self, groups: Sequence[Group], at: float) -> Sequence[Decision]:
+    def place(self, groups: Sequence[Group]) -> Sequence[Decision]:
         """Decide groups in the order given."""
 
-    def arrive(self, group: Group, at: float) -> Sequence[Decision]:
+    def arrive(self, group: Group) -> Sequence[Decision]:
         """Decide one group that has just arrived."""
 
     def arrived_again(self, at: float) -> Sequence[Effect]:
@@ -86,11 +86,11 @@ class Backfill:
         signature = self._of.placer.requests.signature(pod)
         return (signature.profile, signature.shape, signature.mask)
 
-    def place(self, groups: Sequence[Group], at: float) -> Sequence[Decision]:
-        return self._of.placer.place(groups, at)
+    def place(self, groups: Sequence[Group]) -> Sequence[Decision]:
+        return self._of.placer.place(groups)
 
-    def arrive(self, group: Group, at: float) -> Sequence[Decision]:
-        return self._of.placer.place_group(group, at)
+    def arrive(self, group: Group) -> Sequence[Decision]:
+        return self._of.placer.place_group(group)
 
     def arrived_again(self, at: float) -> Sequence[Effect]:
         return ()
@@ -149,7 +149,7 @@ class Strict:
         """One line for all groups that room could help. The others hold up no group behind them."""
         return IN_ORDER if can_be_placed(group) else ALWAYS
 
-    def place(self, groups: Sequence[Group], at: float) -> Sequence[Decision]:
+    def place(self, groups: Sequence[Group]) -> Sequence[Decision]:
         """As if each arrived by itself. A group that no room could help gets its own reason and holds up no other."""
         placer = self._of.placer
         parts: list[Sequence[Decision]] = []
@@ -162,14 +162,14 @@ class Strict:
             if before < order and can_be_placed(group):
                 parts.append([placer.refused(pod, Reason.QUEUE_ORDER) for pod in group.pods])
             else:
-                parts.append(placer.place_all((group,), at))
+                parts.append(placer.place_all((group,)))
             rest = left_over(group, parts[-1])
             if rest is not None and can_be_placed(rest):
                 heappush(late, self._of.waiting.order_of(rest))
         return joined(parts)
 
-    def arrive(self, group: Group, at: float) -> Sequence[Decision]:
-        return self.place((group,), at)
+    def arrive(self, group: Group) -> Sequence[Decision]:
+        return self.place((group,))
 
     def arrived_again(self, at: float) -> Sequence[Effect]:
         return self._advance(at)  # it may have stood in the way of others

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dovetail.engine.faults import Faults
-from dovetail.engine.kernel.state import NONE
+from dovetail.engine.kernel.state import NONE, RESERVED
 from dovetail.engine.ledger.doubted import every_possible_card, memory_on, with_sound_amounts
 from dovetail.engine.ledger.intern import cards_taken
 from dovetail.engine.ledger.requests import unlimited
@@ -88,6 +88,26 @@ class Observed:
         """The pod is gone."""
         self._records.pop(uid, None)
         self._trust.pop(uid, None)
+
+    def book_all(self, running: Sequence[RunningPod], reserved: Sequence[RunningPod]) -> None:
+        """Book everything anew in an empty ledger; who asks about `reserved` pods is still binding them.
+
+        Records come before guesses, which depend on them. A reserved pod without shares is guessed like a running one.
+        """
+        for kept in (self._guessed, self._squeezed, self._early):
+            kept.clear()
+        self._records.clear()
+        self._trust.clear()
+        for one in reserved:
+            if one.shares is not None:
+                self._ledger.book_observed(one.pod, one.node, one.shares, assumed=False, status=RESERVED)
+        guessed = [one for one in (*running, *reserved) if one.shares is None]
+        for one in (*(one for one in running if one.shares is not None), *guessed):
+            try:
+                self.book(one)
+            except Exception as error:  # the others must be booked all the same
+                if not self._faults.running(one, error):
+                    raise
 
     def settle(self, row: int) -> None:
         """What pods hold on the row has changed: where guesses did not fit, they are made again."""

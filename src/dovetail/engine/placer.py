@@ -24,7 +24,6 @@ from dovetail.policies.table import NODE_POLICIES
 
 COMPILE_FROM = 100_000  # rows × pods; below, interpreting is done before numba is imported
 MODES = ("auto", "interpreted", "compiled")
-HOLD_SECONDS = 300.0
 
 
 @dataclass(slots=True)
@@ -67,16 +66,16 @@ class Placer:
         self._work = 0  # rows × pods so far
         self._calls = 0
 
-    def place(self, groups: Sequence[Group], at: float = 0.0) -> Sequence[Decision]:
+    def place(self, groups: Sequence[Group]) -> Sequence[Decision]:
         """Decide groups in the order given: one decision per pod, all booked as reservations."""
         self.maybe_sweep()
         if not self.learns_from(groups):
-            return self.place_all(groups, at)
+            return self.place_all(groups)
         parts: list[Sequence[Decision]] = []
         start = 0
         while start < len(groups):
             end = self.learn(groups, start)
-            parts.append(self.place_all(groups[start:end], at))
+            parts.append(self.place_all(groups[start:end]))
             start = end
         return joined(parts)
 
@@ -86,13 +85,13 @@ class Placer:
         if self._calls % SWEEP_EVERY == 0 and is_crowded(self.ledger):
             sweep(self.ledger, self.requests, self.outlook, self._waits_for())
 
-    def place_group(self, group: Group, at: float) -> Sequence[Decision]:
+    def place_group(self, group: Group) -> Sequence[Decision]:
         """As `place`, of one group: the usual event is a lone pod with nothing special about it."""
         pods = group.pods
         if len(pods) != 1 or self._learns(pods) or self.needs_care(group):
-            return self.place((group,), at)
+            return self.place((group,))
         self._maybe_compile(1)
-        return (self._place_one(pods[0], at),)
+        return (self._place_one(pods[0]),)
 
     def learns_from(self, groups: Sequence[Group]) -> bool:
         if isinstance(groups, Stream):
@@ -121,30 +120,30 @@ class Placer:
             end += 1
         return end
 
-    def place_all(self, groups: Sequence[Group], at: float) -> Sequence[Decision]:
+    def place_all(self, groups: Sequence[Group]) -> Sequence[Decision]:
         self._maybe_compile(len(groups))
         if isinstance(groups, Stream) and len(groups):
             plain = self._plain_signatures(groups)
             if plain is not None:
-                return self._place_stream(groups, plain, at)
+                return self._place_stream(groups, plain)
         if len(groups) == 1 and len(groups[0].pods) == 1 and not self.needs_care(groups[0]):  # the usual event
-            return (self._place_one(groups[0].pods[0], at),)
+            return (self._place_one(groups[0].pods[0]),)
         signature_of, run = self.requests.signature, Run()
         parts: list[Sequence[Decision]] = []
         for group in groups:
             care = self.needs_care(group)
             signatures = [] if care else [signature_of(pod) for pod in group.pods]
             if care or (len(signatures) > 1 and any(s.profile is not signatures[0].profile for s in signatures)):
-                parts += [self._place_run(run, at), self._place_with_care(group, at)]
+                parts += [self._place_run(run), self._place_with_care(group)]
                 run = Run()
                 continue
             if run.signatures and run.signatures[0].profile is not signatures[0].profile:
-                parts.append(self._place_run(run, at))
+                parts.append(self._place_run(run))
                 run = Run()
             run.pods += group.pods
             run.signatures += signatures
             run.needs.append((len(signatures), group.needed))
-        parts.append(self._place_run(run, at))
+        parts.append(self._place_run(run))
         return joined(parts)
 
     def kernel(self, profile: Profile) -> Kernel:
@@ -174,34 +173,34 @@ class Placer:
         """Refused, under a quota, or with rules about other pods."""
         return pod.refusal is not None or self.quotas.apply_to(pod) or self.related.concerns(pod)
 
-    def _place_run(self, run: Run, at: float) -> Sequence[Decision]:
+    def _place_run(self, run: Run) -> Sequence[Decision]:
         if len(run.pods) == 1:
-            return (self._place_one(run.pods[0], at),)
-        return self._run_kernel(run, at) if run.pods else ()
+            return (self._place_one(run.pods[0]),)
+        return self._run_kernel(run) if run.pods else ()
 
-    def _run_kernel(self, run: Run, at: float) -> Sequence[Decision]:
+    def _run_kernel(self, run: Run) -> Sequence[Decision]:
         batch = self.requests.batch(run.pods, run.signatures, run.needs)
         lone = len(run.needs) == len(run.pods) and all(signature.plain for signature in run.signatures)
-        return self._decide(pods_of(run.pods), batch, run.signatures[0].profile, lone, at)
+        return self._decide(pods_of(run.pods), batch, run.signatures[0].profile, lone)
 
-    def _place_stream(self, stream: Stream, signatures: Sequence[Signature], at: float) -> Sequence[Decision]:
+    def _place_stream(self, stream: Stream, signatures: Sequence[Signature]) -> Sequence[Decision]:
         batch = self.requests.stream_batch(stream, signatures)
         lone = all(signature.plain for signature in signatures)
-        return self._decide(stream.pods(), batch, signatures[0].profile, lone, at)
+        return self._decide(stream.pods(), batch, signatures[0].profile, lone)
 
-    def _decide(self, pods: Pods, batch: Batch, profile: Profile, lone: bool, at: float) -> Sequence[Decision]:
+    def _decide(self, pods: Pods, batch: Batch, profile: Profile, lone: bool) -> Sequence[Decision]:
         journal = 0 if self._takes_lone(lone) else len(pods.uids)
         self.ledger.make_room(len(pods.uids), len(batch.taken), journal)
         self._place(profile, lone, batch)
-        return self.ledger.adopt(pods, batch, at + HOLD_SECONDS)
+        return self.ledger.adopt(pods, batch)
 
-    def _place_one(self, pod: Pod, at: float) -> Decision:
+    def _place_one(self, pod: Pod) -> Decision:
         """The usual event: one pod, no quota. As `_decide`, without building arrays."""
         ledger, signature = self.ledger, self.requests.signature(pod)
         ledger.make_room(1, signature.entries, 1)
         batch = self.requests.batch_of_one(pod, signature)
         self._place(signature.profile, signature.plain, batch)
-        return ledger.adopt_one(pod, batch, signature.entries, at + HOLD_SECONDS)
+        return ledger.adopt_one(pod, batch, signature.entries)
 
     def _place(self, profile: Profile, lone: bool, batch: Batch) -> None:
         kernel = self.kernel(profile)
@@ -219,12 +218,12 @@ class Placer:
         signatures = [self.requests.signature(pod) for pod in stream.templates]
         return signatures if len({id(signature.profile) for signature in signatures}) == 1 else None
 
-    def _place_with_care(self, group: Group, at: float) -> list[Decision]:
+    def _place_with_care(self, group: Group) -> list[Decision]:
         """One pod after another in a transaction, each held against its refusal and quotas first."""
         if group.members < group.minimum:
             return [self.refused(pod, Reason.GROUP_INCOMPLETE) for pod in group.pods]
         with self.ledger.transaction() as transaction:
-            decisions = [self._place_alone(pod, at) for pod in group.pods]
+            decisions = [self._place_alone(pod) for pod in group.pods]
             if sum(decision.placed for decision in decisions) >= group.needed:
                 transaction.commit()
                 return decisions
@@ -232,23 +231,23 @@ class Placer:
             self.refused(p, d.reason or Reason.GROUP_NOT_PLACED) for p, d in zip(group.pods, decisions, strict=True)
         ]
 
-    def _place_alone(self, pod: Pod, at: float) -> Decision:
+    def _place_alone(self, pod: Pod) -> Decision:
         if pod.refusal is not None:
             return self.refused(pod, pod.refusal.reason)
         if self.quotas.refusal(pod) is not None:
             return self.refused(pod, Reason.QUOTA)
         if not self.related.concerns(pod):
-            return self._run_kernel(Run([pod], [self.requests.signature(pod)], [(1, 1)]), at)[0]
+            return self._run_kernel(Run([pod], [self.requests.signature(pod)], [(1, 1)]))[0]
         refused = self.related.refusal(pod)
         if refused is not None:
             return self.refused(pod, refused)
-        return self._place_related(pod, at)
+        return self._place_related(pod)
 
-    def _place_related(self, pod: Pod, at: float) -> Decision:
+    def _place_related(self, pod: Pod) -> Decision:
         signature, batch = self.requests.signature(pod), self.related.batch(pod)
         self.ledger.make_room(1, signature.entries, 1)
         self._place(signature.profile, False, batch)
-        return self.ledger.adopt_one(pod, batch, signature.entries, at + HOLD_SECONDS)
+        return self.ledger.adopt_one(pod, batch, signature.entries)
 
     def refused(self, pod: Pod, reason: Reason) -> Decision:
         return Decision(pod.uid, None, (), reason, self.ledger.generation)

@@ -11,7 +11,7 @@ from dovetail.engine.disciplines import DISCIPLINES
 from dovetail.engine.faults import Faults
 from dovetail.engine.kernel.state import NONE
 from dovetail.engine.observe import Observed, assume
-from dovetail.engine.placer import COMPILE_FROM, HOLD_SECONDS, Placer
+from dovetail.engine.placer import COMPILE_FROM, Placer
 from dovetail.engine.queue import ALWAYS, WaitingRoom, left_over
 from dovetail.engine.retries import Retries, too_many
 from dovetail.engine.rights.members import Members
@@ -33,7 +33,6 @@ from dovetail.model.events import (
     QuotaChanged,
     RoundBegins,
     SelectorChanged,
-    TimePassed,
     VolumesChanged,
     Wait,
     Warn,
@@ -42,7 +41,7 @@ from dovetail.model.node import Enforcer, Node
 from dovetail.model.pod import Group, Pod, Profile, Quota, RunningPod
 from dovetail.model.reason import Reason
 
-__all__ = ["COMPILE_FROM", "DEFAULT_RIGHTS", "HOLD_SECONDS", "Rights", "Scheduler"]
+__all__ = ["COMPILE_FROM", "DEFAULT_RIGHTS", "Rights", "Scheduler"]
 
 
 class Scheduler:
@@ -122,8 +121,6 @@ class Scheduler:
             case VolumesChanged(at, facts, gone):
                 helps = self.related.volumes.change(facts, gone)
                 return self.offer(at, self.wake.related(lambda pod: self.related.volumes.helped(pod, helps)))
-            case TimePassed(at):
-                return self._expire(at)
             case RoundBegins(at):
                 return self._begin_round(at)
 
@@ -302,6 +299,31 @@ class Scheduler:
             yield
         self._news.take()
 
+    @contextmanager
+    def without_trace(self) -> Iterator[None]:
+        """What is only tried inside leaves no name, number or count behind. Decisions do not depend on it."""
+        try:
+            with self.ledger.without_trace():
+                yield
+        finally:
+            self.requests.forget()
+            self.wake.forget()
+
+    def rebuild(self, nodes: Sequence[Node], running: Sequence[RunningPod], reserved: Sequence[RunningPod]) -> None:
+        """Make the ledger anew from what is true: these nodes, the pods that run, and those that are being bound.
+
+        For a ledger that was found to be wrong. Groups that wait go on waiting; the caller tries them again.
+        """
+        there = {node.name: node for node in nodes}
+        self.ledger.empty({one.pod.uid for one in reserved})
+        for name in [name for name in self.ledger.row_of if name not in there]:
+            self.ledger.remove_node(name)
+        for node in nodes:
+            self.ledger.set_node(node)
+        self._observed.book_all(running, reserved)
+        self.wake.forget()
+        self._news.take()
+
     def retry_all(self, at: float) -> tuple[Effect, ...]:
         """Try every waiting group, whatever happened: a safety net for drivers."""
         return self.offer(at, self.waiting.requests())
@@ -312,8 +334,8 @@ class Scheduler:
             group = self.members.current(group)
             if not self.claims.may_run(group):
                 return []
-            decisions = self.claims.planned(group) or self.placer.place_all((group,), at)
-            effects = self._settle(at, group, decisions)
+            decisions = self.claims.planned(group) or self.placer.place_all((group,))
+            effects = self._settle(group, decisions)
         except Exception as error:
             if not self.faults.group(group, error):
                 raise
@@ -327,7 +349,7 @@ class Scheduler:
         try:
             group = self.members.current(group)
             may_run = self.claims.plain or self.claims.may_run(group)
-            effects = self._settle(at, group, self._discipline.arrive(group, at) if may_run else self._hold_back(group))
+            effects = self._settle(group, self._discipline.arrive(group) if may_run else self._hold_back(group))
         except Exception as error:
             if not self.faults.group(group, error):
                 raise
@@ -348,7 +370,7 @@ class Scheduler:
         self.ledger.release_all(held)
         return list(dict.fromkeys(rows))
 
-    def _settle(self, at: float, group: Group, decisions: Sequence[Decision]) -> list[Effect]:
+    def _settle(self, group: Group, decisions: Sequence[Decision]) -> list[Effect]:
         """Pods that found no place wait, and other pods may have to yield to them."""
         rest = left_over(group, decisions)
         effects = list(map(self._effect, group.pods, decisions))
@@ -356,7 +378,7 @@ class Scheduler:
             self.waiting.remove(group.name)
             return effects
         if not self.claims.plain:
-            effects += self.claims.make_room(at, rest)
+            effects += self.claims.make_room(rest)
         self._wait(rest)
         return effects
 
@@ -393,18 +415,9 @@ class Scheduler:
             self._news.wanted = True
             self.ledger.attend(self._news, True)
 
-    def _expire(self, at: float) -> tuple[Effect, ...]:
-        effects: list[Effect] = []
-        rows = []
-        for uid in self.ledger.pods.expired(at):
-            effects.append(Warn(self.ledger.pods.pod(uid).key, "its reservation was never confirmed and is dropped"))
-            rows.append(self.ledger.row_holding(uid))
-            self._release((uid,), rows[-1:])
-        return (*effects, *self.retry(at, rows)) if effects else ()
-
-    def place(self, groups: Sequence[Group], at: float = 0.0) -> Sequence[Decision]:
+    def place(self, groups: Sequence[Group]) -> Sequence[Decision]:
         """Decide groups in the order given: one decision per pod, all booked as reservations."""
-        return self._discipline.place(groups, at)
+        return self._discipline.place(groups)
 
     def is_compiled(self, profile: Profile) -> bool:
         return self.placer.is_compiled(profile)

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from dovetail.engine.kernel.state import POD_ROW
+from dovetail.engine.ledger.holders import HeldPod
+from dovetail.engine.ledger.ledger import Ledger
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.device import Device
 from dovetail.model.node import Enforcer, Node
@@ -21,6 +23,8 @@ class CardUse:
     compute_used_milli: int
     pods: tuple[str, ...]  # namespace/name
     assumed: bool  # some of it is a guess: nobody knows, or wrote down, which card the pod has
+    known: tuple[int, int, int] = (0, 0, 0)  # slots, MiB and milli of pods whose card is no guess
+    known_pods: tuple[str, ...] = ()  # those pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ def usage(scheduler: Scheduler) -> tuple[NodeUse, ...]:
     ledger = scheduler.ledger
     on_card: dict[tuple[int, str], list[str]] = {}  # (row, uuid) -> pods
     assumed: set[tuple[int, str]] = set()
+    guessed: dict[tuple[int, str], list[HeldPod]] = {}  # the same of pods whose card is a guess
     pods = [0] * len(ledger.nodes)
     for held in ledger.pods.values():
         row = int(ledger.book.pod[held.slot, POD_ROW])
@@ -44,14 +49,20 @@ def usage(scheduler: Scheduler) -> tuple[NodeUse, ...]:
             on_card.setdefault((row, uuid), []).append(held.pod.key)
             if held.assumed:
                 assumed.add((row, uuid))
+                guessed.setdefault((row, uuid), []).append(held)
 
     def cards(row: int) -> Iterator[CardUse]:
         stock = ledger.nodes[row].enforcer is Enforcer.STOCK  # kubelet picks the card: ours is book-keeping
         for device, held in zip(ledger.devices(row), ledger.rows.held[row].tolist(), strict=False):
-            key = row, device.uuid
+            key, sizes = (row, device.uuid), (held[SLOTS], held[CARD_MEMORY], held[COMPUTE])
             who = tuple(sorted(on_card[key], key=natural)) if key in on_card else ()
-            guessed = key in assumed or (stock and bool(who))
-            yield CardUse(device, held[SLOTS], held[CARD_MEMORY], held[COMPUTE], who, guessed)
+            is_guess = key in assumed or (stock and bool(who))
+            if key not in guessed:
+                yield CardUse(device, *sizes, who, is_guess, sizes, who)
+                continue
+            names = {one.pod.key for one in guessed[key]}
+            known = _less(ledger, sizes, device, guessed[key])
+            yield CardUse(device, *sizes, who, is_guess, known, tuple(name for name in who if name not in names))
 
     columns = list(scheduler.intern.columns)
     return tuple(
@@ -64,6 +75,18 @@ def usage(scheduler: Scheduler) -> tuple[NodeUse, ...]:
         for _, row in sorted(ledger.row_of.items())
         if ledger.is_active(row)
     )
+
+
+def _less(
+    ledger: Ledger, sizes: tuple[int, int, int], device: Device, guesses: Iterable[HeldPod]
+) -> tuple[int, int, int]:
+    """What is in use of the card, without these pods."""
+    slots, memory, compute = sizes
+    for held in guesses:
+        for card, mine, mib, milli in ledger.peak(held.slot):
+            if card.uuid == device.uuid:
+                slots, memory, compute = slots - mine, memory - mib, compute - milli
+    return slots, memory, compute
 
 
 def own_cards(use: NodeUse) -> tuple[CardUse, ...]:

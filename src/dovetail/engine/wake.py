@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,9 @@ class News:
     def left(self, pod: Pod, row: int) -> None:
         if self.wanted:
             self.pods.append(pod)
+
+    def clear(self, reserved: Collection[str]) -> None:
+        """Pods that are booked anew are no news."""
 
     def take(self) -> list[Pod]:
         taken, self.pods = self.pods, []

@@ -103,12 +103,6 @@ class VolumesChanged(msgspec.Struct, frozen=True):
     gone: tuple[VolumeFact, ...] = ()
 
 
-class TimePassed(msgspec.Struct, frozen=True):
-    """Reservations that expired by now are dropped."""
-
-    at: float
-
-
 class RoundBegins(msgspec.Struct, frozen=True):
     """The policy for rounds, if there is one, names the jobs that may run until the next round."""
 
@@ -128,7 +122,6 @@ Event = (
     | QuotaChanged
     | SelectorChanged
     | VolumesChanged
-    | TimePassed
     | RoundBegins
 )
 

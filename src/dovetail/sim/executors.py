@@ -16,8 +16,9 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
-from multiprocessing import get_context
+from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Protocol
 
 from dovetail.sim.results import Result
@@ -87,7 +88,7 @@ class ProcessPool:
         with tempfile.TemporaryDirectory(prefix="dovetail-") as folder:
             for digest, stage in stages.items():
                 (Path(folder) / digest).write_bytes(pickle.dumps(stage, pickle.HIGHEST_PROTOCOL))
-            pool = ProcessPoolExecutor(self._workers, get_context("spawn"))
+            pool = ProcessPoolExecutor(self._workers, get_context("spawn"), end_with_parent)
             try:
                 yield from self._finished(pool, folder, iter(tasks))
             except BrokenProcessPool as error:
@@ -105,6 +106,14 @@ class ProcessPool:
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 yield running.pop(future), future.result()
+
+
+def end_with_parent() -> None:
+    """End this worker when the process that started it ends, however that happens: nobody else would."""
+    parent = parent_process()
+    if parent is not None:
+        sentinel = parent.sentinel
+        Thread(target=lambda: (connection.wait([sentinel]), os._exit(1)), daemon=True).start()
 
 
 def run_from(folder: str, task: RunTask) -> Result:

@@ -83,6 +83,8 @@ class Stage:
         for _ in range(30):
             await asyncio.sleep(0)
         assert not self._running.done(), self._running.exception()
+        if not self.driver.paused and not self.driver._inbox:  # all that is known is booked
+            assert self.driver.audit.look_at_all() == []
 
     def nodes(self, *items: Object) -> None:
         batch: list[Any] = [Changed(msgspec.convert(item, objects.Node)) for item in items]

@@ -71,6 +71,15 @@ async def test_nonsense_is_a_warning_a_condition_and_no_bind() -> None:
         assert "write 16384Mi" in condition.message
 
 
+async def test_a_part_of_no_card_is_a_warning_and_the_pod_gets_no_card() -> None:
+    async with Stage() as stage:
+        stage.nodes(gpu_node())
+        stage.pods(slipping("a", annotations={}, limits={GPU: "0", MEM: "8000"}))
+        await stage.settle()
+        assert remarks(stage) == [("a", "DoubtfulRequest", True)]
+        assert [bind.decision.shares for bind in stage.hands.binds] == [()]
+
+
 async def test_what_admission_would_fill_in_is_no_event() -> None:
     async with Stage() as stage:
         stage.nodes(gpu_node())

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -179,16 +182,29 @@ def _files(source: Source) -> Files | None:
 
 
 def _run(findings: RunResults, on: str | None, workers: int | None, no_cache: bool) -> bool:
-    """False where Ctrl-C came before the end."""
+    """False where Ctrl-C or SIGTERM came before the end."""
     from dovetail.sim.compare import run_all
     from dovetail.sim.results_cache import ResultsCache
 
     countdown = Countdown("Replaying")
     try:
-        with progress(lambda: str(countdown)):
+        with _sigterm_like_ctrl_c(), progress(lambda: str(countdown)):
             run_all(findings, countdown.say, on=on, workers=workers, cache=None if no_cache else ResultsCache())
     except KeyboardInterrupt:
         return False
     finally:
         tell_unused_folders()
     return True
+
+
+@contextmanager
+def _sigterm_like_ctrl_c() -> Iterator[None]:
+    """SIGTERM ends the worker processes, too, and removes what they read."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

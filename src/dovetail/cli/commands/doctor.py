@@ -88,6 +88,7 @@ def doctor(
       record-changed      another client changed the record; the sealed GPUs count
       record-doubtful     a record contradicts another one or the request, or cannot be read
       record-unsealed     a record was written without a seal
+      record-missing      a pod with GPUs runs, and no record says which it has
       card-overbooked     pods hold more of a GPU than it has
       card-unregistered   a pod holds a GPU that its node does not register
       node-unsettled      a node takes no new pods with GPUs

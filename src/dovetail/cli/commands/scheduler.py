@@ -109,6 +109,13 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
     " GPUs are given out: the register may be on its way.",
 )
 @click.option(
+    "--audit-seconds",
+    type=click.FloatRange(0, 86_400),
+    default=60,
+    show_default=True,
+    help="Seconds between two comparisons of the ledger with itself and with the cluster; 0 = only after faults.",
+)
+@click.option(
     "--listen",
     metavar="HOST:PORT",
     default="127.0.0.1:9396",
@@ -153,6 +160,7 @@ def scheduler(
     identity: str | None,
     binds_at_once: int,
     settle_seconds: float,
+    audit_seconds: float,
     listen: str,
     metrics_auth: str,
     log_format: str,
@@ -206,6 +214,7 @@ def scheduler(
                 identity=identity,
                 binds_at_once=binds_at_once,
                 settle_seconds=settle_seconds,
+                audit_seconds=audit_seconds,
                 listen=listen,
                 metrics_auth=metrics_auth,
                 json_logs=log_format == "json",

@@ -1,16 +1,19 @@
-"""The ledger held against itself: everything in use recomputed from the pods' entries, by arithmetic of its own.
+"""The ledger compared with itself: everything in use recomputed from the pods' entries, by arithmetic of its own.
 
-For tests after every step, and for a running scheduler that wants to be sure. Shares no code with the kernel, on
-purpose.
+Tests do so after every step, the live scheduler at intervals, a slice of rows at a time. This module shares no code
+with the kernel, so that a fault of the kernel is not repeated here. It must not fail on a ledger that is wrong.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from dovetail.engine.kernel.state import (
+    ALLOCATED,
     ENTRY_CARD,
     ENTRY_COMPUTE,
     ENTRY_KIND,
@@ -18,6 +21,8 @@ from dovetail.engine.kernel.state import (
     ENTRY_NEXT,
     FREE,
     FREE_ENTRIES,
+    FREE_ENTRY,
+    FREE_POD,
     FREE_PODS,
     JOURNAL_DEPTH,
     JOURNAL_LENGTH,
@@ -27,8 +32,10 @@ from dovetail.engine.kernel.state import (
     POD_ROW,
     POD_SHAPE,
     POD_STATE,
+    RESERVED,
 )
 from dovetail.engine.ledger.holders import LedgerError
+from dovetail.engine.ledger.intern import LARGEST
 from dovetail.engine.ledger.ledger import Ledger
 from dovetail.model.pod import ContainerKind
 from dovetail.policies.rows import (
@@ -52,56 +59,119 @@ from dovetail.policies.rows import (
     Rows,
 )
 
+Flags = npt.NDArray[np.bool_]
+MOST_LINKS = 4_096  # entries of one pod; a longer chain is taken for one that bites its tail
+
+
+class Difference(NamedTuple):
+    """Something that does not add up, and where."""
+
+    what: str
+    node: str = ""
+    card: str = ""
+    pod: str = ""  # namespace/name
+
+    def __str__(self) -> str:
+        names = (f"{kind} {name}" for kind, name in zip(self._fields[1:], self[1:], strict=True) if name)
+        return ", ".join((self.what, *names))
+
+
+class _Taken(NamedTuple):
+    """Pods and their entries, as far as they can be read."""
+
+    slots: Ints
+    owner: Ints  # by entry: which of `slots` it belongs to
+    entry: Ints  # the entry's number
+    broken: list[Difference]
+
 
 def validate(ledger: Ledger) -> None:
     """Raises LedgerError with everything that does not add up."""
-    wrong = list(contradictions(ledger))
+    wrong = [str(one) for one in contradictions(ledger)]
     if wrong:
         raise LedgerError("; ".join(wrong))
 
 
-def contradictions(ledger: Ledger) -> Iterator[str]:
-    rows, pod = ledger.rows, ledger.book.pod
-    used, scored = np.zeros_like(rows.used), np.zeros_like(rows.scored)
-    held, peers, hosts = np.zeros_like(rows.held), np.zeros_like(rows.peers), np.zeros_like(rows.hosts)
-    wants = ledger.state().wants
-    owners, entries = {held.slot for held in ledger.pods.values()}, 0
-    for slot in range(len(pod)):
-        if pod[slot, POD_STATE] == FREE:
-            continue
-        row, shape, owner = (int(pod[slot, n]) for n in (POD_ROW, POD_SHAPE, POD_OWNER))
-        hosts[row, wants.shape[shape, SIZE]] += 1
-        used[row] += wants.need[shape, : used.shape[1]]
-        scored[row] += wants.scored[shape]
-        if owner != NONE and ledger.book.peer_row[owner] != NONE:
-            peers[ledger.book.peer_row[owner], row] += 1
-        chain = list(_chain(ledger, slot))
-        entries += len(chain)
-        for card, peak in _peaks(chain).items():
-            held[row, card] += peak
-        if slot not in owners:
-            yield f"pod slot {slot} belongs to nobody"
-    free, left, most = _free(rows)
-    for name, mine, theirs in (
-        ("resources", used, rows.used),
-        ("scored resources", scored, rows.scored),
-        ("cards", held, rows.held),
-        ("sums over cards", held.sum(axis=1), rows.sums[:, IN_USE:]),
-        ("what cards have left", free, rows.free),
-        ("parts of cards left", left, rows.left),
-        ("what the emptiest cards have left", most, rows.gate[:, : most.shape[1]]),
-        ("pods by size", hosts, rows.hosts),
-        ("pods per owner", peers, rows.peers),
+def contradictions(ledger: Ledger) -> Iterator[Difference]:
+    """All that does not add up."""
+    yield from of_book(ledger)
+    yield from of_entries(ledger)
+    yield from of_rows(ledger, 0, len(ledger.rows.cap))
+
+
+def of_book(ledger: Ledger) -> Iterator[Difference]:
+    """Each slot is free or belongs to one pod."""
+    pod, heads = ledger.book.pod, ledger.heads
+    slots = np.fromiter(ledger.pods.slot_of.values(), dtype=np.int64, count=len(ledger.pods))
+    sound = (slots >= 0) & (slots < len(pod))
+    times = np.bincount(slots[sound], minlength=len(pod))
+    is_free = pod[:, POD_STATE] == FREE
+    for n in np.flatnonzero(~sound).tolist():
+        yield Difference(f"the slot of pod UID {list(ledger.pods.slot_of)[n]} does not exist")
+    for text, wrong in (
+        ("a free slot is held", is_free & (times > 0)),
+        ("two pods hold one slot", times > 1),
+        ("a slot is taken by no pod", ~is_free & (times == 0)),
+        ("the slot's state is none of a pod's", ~np.isin(pod[:, POD_STATE], (FREE, RESERVED, ALLOCATED))),
+        ("the slot's row does not exist", ~is_free & ~_inside(pod[:, POD_ROW], len(ledger.nodes))),
     ):
-        if not np.array_equal(mine, theirs):
-            row = int(np.argwhere(mine != theirs)[0][-1 if name == "pods per owner" else 0])
-            yield f"{name} of node {ledger.nodes[row].name} do not add up"
-    if ledger.heads[FREE_PODS] + len(ledger.pods) != len(pod):
-        yield "pod slots are lost"
-    if ledger.heads[FREE_ENTRIES] + entries != len(ledger.book.entry):
-        yield "entries are lost"
-    if ledger.heads[JOURNAL_DEPTH] or ledger.heads[JOURNAL_LENGTH]:
-        yield "a transaction was never ended"
+        for slot in np.flatnonzero(wrong).tolist():
+            yield Difference(f"{text} (slot {slot})", pod=_key_at(ledger, slot) if times[slot] else "")
+    if not _is_free_list(pod[:, POD_ENTRY], is_free, int(heads[FREE_POD]), int(heads[FREE_PODS])):
+        yield Difference("the list of free slots is broken")
+    if heads[JOURNAL_DEPTH] or heads[JOURNAL_LENGTH]:
+        yield Difference("a transaction was never ended")
+
+
+def of_entries(ledger: Ledger) -> Iterator[Difference]:
+    """Each entry is free or belongs to one pod."""
+    taken = _taken(ledger, np.flatnonzero(ledger.book.pod[:, POD_STATE] != FREE))
+    times = np.bincount(taken.entry, minlength=len(ledger.book.entry))
+    for slot in taken.slots[np.unique(taken.owner[times[taken.entry] > 1])].tolist():
+        yield _at(ledger, "the pod shares an entry with another pod", slot)
+    heads, links = ledger.heads, ledger.book.entry[:, ENTRY_NEXT]
+    if not taken.broken and not _is_free_list(links, times == 0, int(heads[FREE_ENTRY]), int(heads[FREE_ENTRIES])):
+        yield Difference("the list of free entries is broken")
+
+
+def is_readable(ledger: Ledger, slot: int) -> bool:
+    """Whether the pod's chain of cards ends, and all of it is there. Where it is not, `of_rows` says so."""
+    entry, at = ledger.book.entry, int(ledger.book.pod[slot, POD_ENTRY])
+    cards = len(ledger.devices(int(ledger.book.pod[slot, POD_ROW])))
+    for _ in range(MOST_LINKS):
+        if at == NONE:
+            return True
+        if not (0 <= at < len(entry) and 0 <= entry[at, ENTRY_CARD] < cards):
+            return False
+        at = int(entry[at, ENTRY_NEXT])
+    return False
+
+
+def of_rows(ledger: Ledger, first: int, last: int) -> Iterator[Difference]:
+    """What is in use on these rows, what that leaves, and whether their sizes are their nodes'."""
+    pod, last = ledger.book.pod, min(last, len(ledger.rows.cap))
+    there = (pod[:, POD_STATE] != FREE) & (pod[:, POD_ROW] >= first) & (pod[:, POD_ROW] < last)
+    taken = _taken(ledger, np.flatnonzero(there))
+    yield from taken.broken
+    rows = _sliced(ledger.rows, first, last)
+    used, scored, hosts, peers = _used(ledger, taken, rows, first)
+    held = _held(ledger, taken, rows, first)
+    free, left, most = _free(rows)
+    for what, mine, theirs in (
+        ("resources do not add up", used, rows.used),
+        ("scored resources do not add up", scored, rows.scored),
+        ("what is held of a card does not add up", held, rows.held),
+        ("sums over cards do not add up", held.sum(axis=1), rows.sums[:, IN_USE:]),
+        ("what a card has left is wrong", free, rows.free),
+        ("the part that a card has left is wrong", left, rows.left),
+        ("what the emptiest cards have left is wrong", most, rows.gate[:, : most.shape[1]]),
+        ("pods by size do not add up", hosts, rows.hosts),
+        ("pods per owner do not add up", peers, rows.peers.T),
+    ):
+        by_card = theirs is rows.held or theirs is rows.free or theirs is rows.left
+        yield from _unequal(ledger, what, mine, theirs, first, by_card)
+    for row in range(first, min(last, len(ledger.nodes))):
+        yield from _sizes(ledger, row)
 
 
 def over_allocated(ledger: Ledger) -> list[str]:
@@ -115,6 +185,95 @@ def over_allocated(ledger: Ledger) -> list[str]:
             if np.any(rows.held[row, n] > rows.card[row, n, :3]):
                 found.append(f"card {device.uuid}")
     return found
+
+
+def _is_free_list(links: Ints, is_free: Flags, head: int, count: int) -> bool:
+    """Whether head and links name every free place once, and nothing else."""
+    free = np.flatnonzero(is_free)
+    named = np.sort(np.append(links[free], head))
+    return count == len(free) and np.array_equal(named, np.append(NONE, free))
+
+
+def _inside(numbers: Ints, size: int) -> Flags:
+    return (numbers >= 0) & (numbers < size)
+
+
+def _sliced(rows: Rows, first: int, last: int) -> Rows:
+    whole = {"peers": rows.peers[:, first:last], "enforced": rows.enforced, "outlook": rows.outlook}
+    parts = {name: getattr(rows, name)[first:last] for name in Rows._fields if name not in whole}
+    return Rows(**parts, **whole)
+
+
+def _taken(ledger: Ledger, slots: Ints) -> _Taken:
+    """Walk all chains at once, a link at a time."""
+    pod, entry = ledger.book.pod, ledger.book.entry
+    bad = ~_inside(pod[slots, POD_SHAPE], len(ledger.intern.wants.shape))
+    owner, at = np.arange(len(slots)), pod[slots, POD_ENTRY]
+    owners, entries = [], []
+    for _ in range(MOST_LINKS):
+        owner, at = owner[at != NONE], at[at != NONE]
+        sound = _inside(at, len(entry))
+        bad[owner[~sound]] = True
+        owner, at = owner[sound], at[sound]
+        if not len(at):
+            break
+        owners.append(owner)
+        entries.append(at)
+        at = entry[at, ENTRY_NEXT]
+    bad[owner] = True  # those whose chain has not ended
+    everyone = np.concatenate([np.zeros(0, dtype=np.int64), *owners])
+    numbers = np.concatenate([np.zeros(0, dtype=np.int64), *entries])
+    cards = ledger.rows.held.shape[1]  # of the widest node
+    bad[everyone[~_inside(entry[numbers, ENTRY_CARD], cards)]] = True
+    broken = [_at(ledger, "the pod's cards or request cannot be read", int(slot)) for slot in slots[bad]]
+    kept, place = ~bad[everyone], np.cumsum(~bad) - 1
+    return _Taken(slots[~bad], place[everyone[kept]], numbers[kept], broken)
+
+
+def _used(ledger: Ledger, taken: _Taken, rows: Rows, first: int) -> tuple[Ints, Ints, Ints, Ints]:
+    """Resources, scored resources, pods by size, pods by owner."""
+    pod, wants, book = ledger.book.pod[taken.slots], ledger.intern.wants, ledger.book
+    row, shape = pod[:, POD_ROW] - first, pod[:, POD_SHAPE]
+    used, scored = np.zeros_like(rows.used), np.zeros_like(rows.scored)
+    hosts, peers = np.zeros_like(rows.hosts), np.zeros_like(rows.peers.T)
+    width = min(used.shape[1], wants.need.shape[1])
+    np.add.at(used[:, :width], row, wants.need[shape, :width])
+    np.add.at(scored, row, wants.scored[shape])
+    np.add.at(hosts, (row, wants.shape[shape, SIZE]), 1)
+    counted = _inside(pod[:, POD_OWNER], len(book.peer_row))
+    line = book.peer_row[pod[counted, POD_OWNER]]
+    has_line = _inside(line, peers.shape[1])
+    np.add.at(peers, (row[counted][has_line], line[has_line]), 1)
+    return used, scored, hosts, peers
+
+
+def _held(ledger: Ledger, taken: _Taken, rows: Rows, first: int) -> Ints:
+    """By card: slots, MiB and milli. Pods with init containers are counted one by one, at their worst moment."""
+    held, row = np.zeros_like(rows.held), ledger.book.pod[taken.slots, POD_ROW] - first
+    entry = ledger.book.entry[taken.entry]
+    has_init = np.zeros(len(taken.slots), dtype=np.bool_)
+    has_init[taken.owner[entry[:, ENTRY_KIND] == ContainerKind.INIT]] = True
+    plain = ~has_init[taken.owner]
+    amounts = np.column_stack((np.ones(len(entry), dtype=np.int64), entry[:, [ENTRY_MEMORY, ENTRY_COMPUTE]]))
+    np.add.at(held, (row[taken.owner[plain]], entry[plain, ENTRY_CARD]), amounts[plain])
+    for n in np.flatnonzero(has_init).tolist():
+        for card, peak in _peaks(entry[taken.owner == n]).items():
+            held[row[n], card] += peak
+    return held
+
+
+def _peaks(chain: Ints) -> dict[int, Ints]:
+    """card -> slots, MiB and milli at the worst moment: init containers one by one, the rest together."""
+    staying: dict[int, Ints] = {}
+    peaks: dict[int, Ints] = {}
+    for entry in chain:
+        card = int(entry[ENTRY_CARD])
+        part = np.array([1, entry[ENTRY_MEMORY], entry[ENTRY_COMPUTE]], dtype=np.int64)
+        now = staying.get(card, np.zeros(3, dtype=np.int64)) + part
+        peaks[card] = np.maximum(peaks.get(card, now), now)
+        if entry[ENTRY_KIND] != ContainerKind.INIT:
+            staying[card] = now
+    return peaks
 
 
 def _free(rows: Rows) -> tuple[Ints, Ints, Ints]:
@@ -135,22 +294,42 @@ def _free(rows: Rows) -> tuple[Ints, Ints, Ints]:
     return np.where(there[:, :, None], free, rows.free), np.where(there, left, rows.left), most
 
 
-def _chain(ledger: Ledger, slot: int) -> Iterator[Ints]:
-    at = int(ledger.book.pod[slot, POD_ENTRY])
-    while at != NONE:
-        yield ledger.book.entry[at]
-        at = int(ledger.book.entry[at, ENTRY_NEXT])
+def _unequal(ledger: Ledger, what: str, mine: Ints, theirs: Ints, first: int, by_card: bool) -> Iterator[Difference]:
+    """A difference for each row, or for each card of a row, that is not as it should be."""
+    wrong = mine != theirs
+    wrong = wrong.reshape(*wrong.shape[: 2 if by_card else 1], -1).any(axis=-1)
+    for row, *card in np.argwhere(wrong).tolist():
+        devices = ledger.devices(row + first) if card and row + first < len(ledger.nodes) else ()
+        uuid = devices[card[0]].uuid if card and card[0] < len(devices) else ""
+        yield Difference(what, _node(ledger, row + first), uuid)
 
 
-def _peaks(chain: list[Ints]) -> dict[int, Ints]:
-    """card -> slots, MiB and milli at the worst moment: init containers one by one, the rest together."""
-    staying: dict[int, Ints] = {}
-    peaks: dict[int, Ints] = {}
-    for entry in chain:
-        card = int(entry[ENTRY_CARD])
-        part = np.array([1, entry[ENTRY_MEMORY], entry[ENTRY_COMPUTE]], dtype=np.int64)
-        now = staying.get(card, np.zeros(3, dtype=np.int64)) + part
-        peaks[card] = np.maximum(peaks.get(card, now), now)
-        if entry[ENTRY_KIND] != ContainerKind.INIT:
-            staying[card] = now
-    return peaks
+def _sizes(ledger: Ledger, row: int) -> Iterator[Difference]:
+    """What the node has, as the node says it."""
+    node, rows, columns = ledger.nodes[row], ledger.rows, ledger.intern.columns
+    has = np.flatnonzero(rows.cap[row])
+    said = {columns.known(name): min(amount, LARGEST) for name, amount in node.allocatable.items() if amount > 0}
+    if said != dict(zip(has.tolist(), rows.cap[row, has].tolist(), strict=True)):
+        yield Difference("resources are not those of the node", node.name)
+    devices = ledger.devices(row)
+    if rows.fact[row, CARDS] != len(devices):
+        yield Difference("cards are not those of the node", node.name)
+        return
+    sizes = rows.card[row, : len(devices), :3].tolist()
+    for device, size in zip(devices, sizes, strict=True):
+        amounts = (device.slots, device.memory_mib, device.compute_milli)
+        if [max(0, min(amount, LARGEST)) for amount in amounts] != size:
+            yield Difference("the card's size is not what the node says", node.name, device.uuid)
+
+
+def _node(ledger: Ledger, row: int) -> str:
+    return ledger.nodes[row].name if 0 <= row < len(ledger.nodes) else f"of row {row}"
+
+
+def _key_at(ledger: Ledger, slot: int) -> str:
+    uids = [uid for uid, number in ledger.pods.slot_of.items() if number == slot]
+    return ", ".join(ledger.pods.pod(uid).key for uid in uids)
+
+
+def _at(ledger: Ledger, what: str, slot: int) -> Difference:
+    return Difference(what, _node(ledger, int(ledger.book.pod[slot, POD_ROW])), pod=_key_at(ledger, slot))

@@ -13,11 +13,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.engine.kernel.state import Floats
 from dovetail.model.pod import Pod
 from dovetail.policies.rows import Ints
-
-NEVER = np.inf  # allocated, not reserved
 
 
 class LedgerError(RuntimeError):
@@ -30,7 +27,6 @@ class HeldPod(msgspec.Struct, frozen=True):
     pod: Pod
     slot: int
     assumed: bool  # nobody wrote down which cards it has
-    expires: float | None  # of a reservation
 
 
 class Holders(Mapping[str, HeldPod]):
@@ -40,7 +36,6 @@ class Holders(Mapping[str, HeldPod]):
         self.slot_of: dict[str, int] = {}
         self._pod: npt.NDArray[Any] = np.empty(0, dtype=object)  # by slot: the pod, or the template it is made from
         self._assumed = np.zeros(0, dtype=np.bool_)
-        self._expires: Floats = np.zeros(0)
 
     def __len__(self) -> int:
         return len(self.slot_of)
@@ -53,8 +48,7 @@ class Holders(Mapping[str, HeldPod]):
 
     def __getitem__(self, uid: str) -> HeldPod:
         slot = self.slot_of[uid]
-        expires = float(self._expires[slot])
-        return HeldPod(self.pod(uid), slot, bool(self._assumed[slot]), None if expires == NEVER else expires)
+        return HeldPod(self.pod(uid), slot, bool(self._assumed[slot]))
 
     def pod(self, uid: str) -> Pod:
         known: Pod = self._pod[self.slot_of[uid]]
@@ -71,43 +65,42 @@ class Holders(Mapping[str, HeldPod]):
         if missing > 0:
             self._pod = np.concatenate([self._pod, np.empty(missing, dtype=object)])
             self._assumed = np.concatenate([self._assumed, np.zeros(missing, dtype=np.bool_)])
-            self._expires = np.concatenate([self._expires, np.full(missing, NEVER)])
 
-    def add(self, uid: str, slot: int, pod: Pod, assumed: bool, expires: float) -> None:
+    def add(self, uid: str, slot: int, pod: Pod, assumed: bool) -> None:
         if uid in self.slot_of:
             raise LedgerError(f"pod {uid} is booked already")
         self.slot_of[uid] = slot
-        self._pod[slot], self._assumed[slot], self._expires[slot] = pod, assumed, expires
+        self._pod[slot], self._assumed[slot] = pod, assumed
 
     def put(self, slot: int, pod: Pod) -> None:
         """The pod at the slot is this one now."""
         self._pod[slot] = pod
 
-    def add_all(self, uids: Sequence[str], slots: Ints, pods: npt.NDArray[Any], expires: float) -> None:
+    def add_all(self, uids: Sequence[str], slots: Ints, pods: npt.NDArray[Any]) -> None:
         """`pods` may be templates: a pod is then its template under its own name."""
         before = len(self.slot_of)
         self.slot_of.update(zip(uids, slots.tolist(), strict=True))
         if len(self.slot_of) != before + len(uids):
             raise LedgerError("some of the pods are booked already")
-        self._pod[slots], self._assumed[slots], self._expires[slots] = pods, False, expires
+        self._pod[slots], self._assumed[slots] = pods, False
 
-    def drop(self, uids: Sequence[str]) -> list[tuple[str, int, float]]:
-        """They hold nothing any more: (uid, slot, expiry) of those that were known, which `put_back` understands."""
-        take, expires, dropped = self.slot_of.pop, self._expires, []
+    def clear(self) -> None:
+        """Nobody holds anything."""
+        self.slot_of.clear()
+        self._pod[:], self._assumed[:] = None, False
+
+    def drop(self, uids: Sequence[str]) -> list[tuple[str, int]]:
+        """They hold nothing any more: (uid, slot) of those that were known, which `put_back` understands."""
+        take, dropped = self.slot_of.pop, []
         for uid in uids:
             slot = take(uid, None)
             if slot is not None:
-                dropped.append((uid, slot, expires.item(slot)))
-                expires[slot] = NEVER
+                dropped.append((uid, slot))
         return dropped
 
-    def put_back(self, uid: str, slot: int, expires: float) -> None:
+    def put_back(self, uid: str, slot: int) -> None:
         """The rest of what is known of the pod still stands at its slot: nobody was given it in between."""
         self.slot_of[uid] = slot
-        self._expires[slot] = expires
-
-    def confirm(self, slot: int) -> None:
-        self._expires[slot] = NEVER
 
     def assume(self, uid: str) -> None:
         """No record says which cards the pod has: those booked are a guess."""
@@ -115,12 +108,3 @@ class Holders(Mapping[str, HeldPod]):
 
     def is_assumed(self, slot: int) -> bool:
         return bool(self._assumed[slot])
-
-    def expired(self, now: float) -> list[str]:
-        """Reservations whose time is over, oldest first."""
-        if not len(self._expires) or self._expires.min() > now:
-            return []
-        expires = self._expires
-        return [
-            uid for _, uid in sorted((expires.item(s), uid) for uid, s in self.slot_of.items() if expires[s] <= now)
-        ]

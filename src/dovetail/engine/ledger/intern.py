@@ -7,6 +7,7 @@ are given out again (engine/sweep.py), so that tables stay as large as what live
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -106,6 +107,18 @@ class Names:
         numbers = [number for _, number in dropped]
         self._free = sorted((*self._free, *numbers), reverse=True)  # the lowest is given out first
         self._limit, self.crowded = max(self._from, 2 * len(self._ids)), False
+        return numbers
+
+    def mark(self) -> tuple[int, int]:
+        """How many names and numbers there are, for `drop_since`. No name may be dropped until then."""
+        return len(self._ids), len(self)
+
+    def drop_since(self, mark: tuple[int, int]) -> list[int]:
+        """Drop the names that came after the mark, as if they had never come; returns their numbers."""
+        names, size = mark
+        numbers = [self._ids.pop(name) for name in list(islice(self._ids, names, None))]
+        self._free = sorted((*self._free, *(number for number in numbers if number < size)), reverse=True)
+        self.crowded = len(self._ids) > self._limit
         return numbers
 
     def __len__(self) -> int:
@@ -317,17 +330,35 @@ class Interner:
 
     def forget_shapes(self, used: npt.NDArray[np.bool_]) -> None:
         """Numbers of requests that nothing refers to are free; the next ones to get them write everything anew."""
-        shape = self.wants.shape
-        for n in self.shapes.keep(used):
-            first, last = int(shape[n, FIRST_ASK]), int(shape[n, LAST_ASK])
-            self._ask_ranges.give_back(first, last - first)
-        self._known.clear()
+        self._give_back(self.shapes.keep(used), ())
 
     def forget_rules(self, used: npt.NDArray[np.bool_]) -> None:
-        rule = self.wants.rule
-        for n in self.rules.keep(used):
-            first, last = int(rule[n, USE_FROM]), int(rule[n, NOUSE_TO])
+        self._give_back((), self.rules.keep(used))
+
+    def _give_back(self, shapes: Iterable[int], rules: Iterable[int]) -> None:
+        """The lists of these requests and rules serve others."""
+        for n in shapes:
+            first, last = self.wants.shape[n, [FIRST_ASK, LAST_ASK]].tolist()
+            self._ask_ranges.give_back(first, last - first)
+        for n in rules:
+            first, last = self.wants.rule[n, [USE_FROM, NOUSE_TO]].tolist()
             self._uuid_ranges.give_back(first, last - first)
+        self._known.clear()
+
+    @property
+    def _tables(self) -> tuple[Names, ...]:
+        return (self.columns, self.vendors, self.kinds, self.uuids, self.hardware, self.rules, self.shapes, self.owners)
+
+    def mark(self) -> list[tuple[int, int]]:
+        """How large the tables are, for `forget_since`."""
+        return [table.mark() for table in self._tables]
+
+    def forget_since(self, marks: list[tuple[int, int]]) -> list[int]:
+        """Forget everything that came after the mark; returns the numbers of owners, whose counts are the ledger's."""
+        *_, rules, shapes, owners = [table.drop_since(mark) for table, mark in zip(self._tables, marks, strict=True)]
+        self._give_back(shapes, rules)
+        self.sweeps += 1
+        return owners
 
     @property
     def crowded(self) -> bool:

@@ -37,7 +37,7 @@ from dovetail.engine.kernel.state import (
     State,
 )
 from dovetail.engine.ledger.decisions import Decisions, shares_of
-from dovetail.engine.ledger.holders import NEVER, Holders
+from dovetail.engine.ledger.holders import Holders
 from dovetail.engine.ledger.intern import LARGEST, NOBODY, Interner
 from dovetail.engine.ledger.node_rows import NodeRows
 from dovetail.engine.ledger.storage import Storage
@@ -59,13 +59,15 @@ class Witness(Protocol):
 
     def left(self, pod: Pod, row: int) -> None: ...
 
+    def clear(self, reserved: Collection[str]) -> None:
+        """Nobody is anywhere: the pods come anew, those with these UIDs with what was promised to them."""
+
 
 class Change(NamedTuple):
     """What a transaction did to a pod."""
 
     uid: str
     slot: int
-    expires: float
     added: bool
     row: int
 
@@ -188,6 +190,20 @@ class Ledger:
         """Rebuild a row that something was half booked on."""
         self._write_row(row, self.nodes[row], self.is_active(row))
 
+    def empty(self, reserved: Collection[str]) -> None:
+        """No pod holds anything: all are about to be booked anew, those with these UIDs as reservations.
+
+        Nothing that the ledger says now is believed, as it is called where the ledger contradicts itself.
+        """
+        self._undo = None
+        self.storage.empty_book()
+        self.pods.clear()
+        for witness in self.witnesses:
+            witness.clear(reserved)
+        for row, node in enumerate(self.nodes):
+            self._write_row(row, node, self.is_active(row))
+        self.vectors.forget()
+
     def _write_row(self, row: int, node: Node, active: bool) -> None:
         """Rebuild one row from the node and from what its pods hold: there is no way to forget one of them."""
         holding = self._held_on(row)
@@ -240,29 +256,31 @@ class Ledger:
 
     # ---- pods ---------------------------------------------------------------------------------------------------
 
-    def adopt(self, pods: Pods, batch: Batch, expires: float) -> Decisions:
-        """What the kernel booked, as decisions. Placed pods are reserved until confirmed, or until `expires`."""
+    def adopt(self, pods: Pods, batch: Batch) -> Decisions:
+        """What the kernel booked, as decisions. Placed pods are reserved until `confirm` or `release`."""
         results = batch.results
         rows, slots, uids = results[:, RESULT_ROW], results[:, RESULT_POD], pods.uids
         placed = np.flatnonzero(rows != NONE)
         if len(placed) == len(uids):
-            self._add_all(uids, slots, pods.templates, expires)
+            self._add_all(uids, slots, pods.templates)
         else:
             known = list(compress(uids, (rows != NONE).tolist()))
-            self._add_all(known, slots[placed], pods.templates[placed], expires)
+            self._add_all(known, slots[placed], pods.templates[placed])
         names, reasons, generation = self.places.lend_names(), results[:, RESULT_REASON], self.generation
         return Decisions(uids, rows, names, reasons, batch.taken_from, batch.taken, generation)
 
-    def adopt_one(self, pod: Pod, batch: Batch, cards: int, expires: float) -> Decision:
+    def adopt_one(self, pod: Pod, batch: Batch, cards: int) -> Decision:
         """As `adopt`, of a batch of one that is used again afterwards."""
         [[row, reason, slot]] = batch.results.tolist()
         if row == NONE:
             return Decision(pod.uid, None, (), Reason(reason), self.generation)
-        self._add(pod, slot, False, expires)
+        self._add(pod, slot, False)
         name, uuids = self.places.names[row]
         return Decision(pod.uid, name, shares_of(uuids, batch.taken[:cards]), Reason.OK, self.generation)
 
-    def book_observed(self, pod: Pod, node: str, shares: tuple[Share, ...], assumed: bool) -> list[str]:
+    def book_observed(
+        self, pod: Pod, node: str, shares: tuple[Share, ...], assumed: bool, status: int = ALLOCATED
+    ) -> list[str]:
         """A pod holds a node already: truth, booked whether it fits or not. Returns UUIDs the node does not know."""
         row = self.row_of.get(node)
         if row is None:
@@ -273,25 +291,17 @@ class Ledger:
             self.places.add_ghosts(row, unknown)
         column = self.places.columns(row)
         shares = tuple(share for share in shares if share.uuid in column) if unknown else shares
-        self._add(pod, self._enter(pod, row, shares, ALLOCATED), assumed, NEVER)
-        return unknown
-
-    def reserve(self, pod: Pod, node: str, shares: tuple[Share, ...]) -> None:
-        """Book a place that was chosen before, and that the caller has found to fit."""
-        self._add(pod, self._enter(pod, self.row_of[node], shares, RESERVED), False, NEVER)
-
-    def _enter(self, pod: Pod, row: int, shares: tuple[Share, ...], held: int) -> int:
-        """A new slot of the book, charged to the row. `held`: ALLOCATED or RESERVED."""
-        shape, owner, column = self.intern.shape(pod, NOBODY), self.owner(pod), self.places.columns(row)
+        shape, owner = self.intern.shape(pod, NOBODY), self.owner(pod)
         self.make_room(1, len(shares), 1)
         state = self.state()
-        slot, last = new_pod(state, row, shape, owner, held), NONE
+        slot, last = new_pod(state, row, shape, owner, status), NONE
         for share in shares:
             kind = pod.containers[share.container].kind if share.container < len(pod.containers) else ContainerKind.APP
             memory, compute = min(share.memory_mib, LARGEST), min(share.compute_milli, LARGEST)
             last = add_entry(state, slot, last, share.container, int(kind), column[share.uuid], memory, compute)
         self._keeper.charge(state, slot, 1)
-        return slot
+        self._add(pod, slot, assumed)
+        return unknown
 
     def confirm(self, uid: str) -> bool:
         """Reserved becomes allocated."""
@@ -299,7 +309,6 @@ class Ledger:
         if slot is None:
             return False
         self.book.pod[slot, POD_STATE] = ALLOCATED
-        self.pods.confirm(slot)
         return True
 
     def relabel(self, pod: Pod) -> None:
@@ -329,16 +338,16 @@ class Ledger:
             slots = self._one_slot
             slots[0] = dropped[0][1]
         else:
-            slots = np.array([slot for _, slot, _ in dropped], dtype=np.int64)
+            slots = np.array([slot for _, slot in dropped], dtype=np.int64)
         self._keeper.release(self.state(), slots)
         if failed is not None:
             raise failed
         return len(dropped)
 
-    def _leave(self, dropped: Sequence[tuple[str, int, float]]) -> Exception | None:
+    def _leave(self, dropped: Sequence[tuple[str, int]]) -> Exception | None:
         """Tell the witnesses, all of them even where one fails; returns the first error."""
         failed: Exception | None = None
-        for _, slot, _ in dropped:
+        for _, slot in dropped:
             pod, row = self.pods.at(slot), self.book.pod.item(slot, POD_ROW)
             for witness in self._concerned(pod):
                 try:
@@ -403,6 +412,23 @@ class Ledger:
             self.book.peer_row[owner] = line
         return int(self.book.peer_row[owner])
 
+    @contextmanager
+    def without_trace(self) -> Iterator[None]:
+        """Names, requests and rules that come up inside are forgotten at the end: only tries were made with them.
+
+        Kept scores are forgotten, too; whoever else keeps numbers of requests must look them up again.
+        """
+        marks, classes, counted = self.intern.mark(), self.places.classes, self.book.peer_row != NONE
+        try:
+            yield
+        finally:
+            had_line = np.zeros(len(self.book.peer_row), dtype=np.bool_)
+            had_line[: len(counted)] = counted
+            lines = np.flatnonzero(~had_line & (self.book.peer_row != NONE)).tolist()
+            self.storage.take_back_lines([*dict.fromkeys((*self.intern.forget_since(marks), *lines))])
+            self.places.drop_masks_since(classes)
+            self.vectors.clear()
+
     # ---- transactions -------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -430,15 +456,15 @@ class Ledger:
 
     def _take_back(self, change: Change) -> None:
         if not change.added:
-            self.pods.put_back(change.uid, change.slot, change.expires)
+            self.pods.put_back(change.uid, change.slot)
         pod = self.pods.pod(change.uid)
         for witness in self._concerned(pod):
             (witness.left if change.added else witness.came)(pod, change.row)
         if change.added:
             self.pods.drop((change.uid,))
 
-    def _add(self, pod: Pod, slot: int, assumed: bool, expires: float) -> None:
-        self.pods.add(pod.uid, slot, pod, assumed, expires)
+    def _add(self, pod: Pod, slot: int, assumed: bool) -> None:
+        self.pods.add(pod.uid, slot, pod, assumed)
         told: list[Witness] = []
         try:
             for witness in self._concerned(pod):
@@ -450,11 +476,11 @@ class Ledger:
             self.pods.drop((pod.uid,))
             raise
         if self._undo is not None:
-            self._undo.append(Change(pod.uid, slot, expires, True, self.book.pod.item(slot, POD_ROW)))
+            self._undo.append(Change(pod.uid, slot, True, self.book.pod.item(slot, POD_ROW)))
 
-    def _add_all(self, uids: Sequence[str], slots: Ints, pods: Any, expires: float) -> None:
+    def _add_all(self, uids: Sequence[str], slots: Ints, pods: Any) -> None:
         """Pods placed in bulk have no relations: what has is placed one by one."""
-        self.pods.add_all(uids, slots, pods, expires)
+        self.pods.add_all(uids, slots, pods)
         if self._undo is None and not self._attending:
             return
         rows = self.book.pod[slots, POD_ROW].tolist()
@@ -462,7 +488,7 @@ class Ledger:
             for witness in self._attending:
                 witness.came(self.pods.pod(uid), row)
             if self._undo is not None:
-                self._undo.append(Change(uid, slot, expires, True, row))
+                self._undo.append(Change(uid, slot, True, row))
 
 
 @dataclass(slots=True)

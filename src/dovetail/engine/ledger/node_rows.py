@@ -175,6 +175,17 @@ class NodeRows:
         self._free_masks = sorted((*self._free_masks, *numbers), reverse=True)
         self.masks_limit = max(SWEEP_FROM, 2 * len(self._masks))
 
+    def drop_masks_since(self, count: int) -> None:
+        """Forget the classes that came after there were so many."""
+        numbers = [self._masks.pop(rules) for rules in list(self._masks)[count:]]
+        first = OWN + 1 + count + len(self._free_masks)  # numbers that were never given out before
+        self._free_masks = sorted((*self._free_masks, *(n for n in numbers if n < first)), reverse=True)
+
+    @property
+    def classes(self) -> int:
+        """Static classes that are known."""
+        return len(self._masks)
+
     def _refusals(self, rules: NodeRules) -> list[int]:
         """By row. Nodes that look alike to the rules are asked once: thousands of nodes have a few zones and pools."""
         nodes = self.nodes

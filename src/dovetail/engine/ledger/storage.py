@@ -14,6 +14,7 @@ from dovetail.engine.kernel.state import (
     FREE_POD,
     FREE_PODS,
     HEADS,
+    JOURNAL_DEPTH,
     JOURNAL_LENGTH,
     KEYS,
     LINE_FIELDS,
@@ -155,10 +156,28 @@ class Storage:
 
     def drop_owners(self, owners: list[int]) -> None:
         """Owners without pods: their lines are zero already and serve others."""
-        lines = [int(line) for line in self.book.peer_row[owners] if line != NONE]
-        self.book.peer_row[owners] = NONE
-        self._free_lines = sorted((*self._free_lines, *lines), reverse=True)
+        self.take_back_lines(owners)
         self.lines_limit = max(LINES_FROM, 2 * self.lines)
+
+    def take_back_lines(self, owners: list[int]) -> None:
+        """These owners are not counted any more."""
+        known = [owner for owner in owners if owner < len(self.book.peer_row)]
+        lines = [int(line) for line in self.book.peer_row[known] if line != NONE]
+        self.book.peer_row[known] = NONE
+        self.rows.peers[lines] = 0
+        self._free_lines = sorted((*self._free_lines, *lines), reverse=True)
+
+    def empty_book(self) -> None:
+        """No pod holds anything, whatever the book says now. The rows must be written anew."""
+        pod, entry = np.zeros_like(self.book.pod), np.zeros_like(self.book.entry)
+        pod[:, POD_ROW] = NONE
+        self.heads[[FREE_POD, FREE_ENTRY]] = NONE
+        self.heads[[FREE_PODS, FREE_ENTRIES, JOURNAL_DEPTH, JOURNAL_LENGTH]] = 0
+        _chain(pod, 0, POD_ENTRY, self.heads, FREE_POD, FREE_PODS)
+        _chain(entry, 0, ENTRY_NEXT, self.heads, FREE_ENTRY, FREE_ENTRIES)
+        self.book = self.book._replace(pod=pod, entry=entry)
+        self.rows.peers[:] = self.rows.hosts[:] = 0
+        self._state = None
 
     def make_room(self, pods: int, entries: int, journal: int = 0) -> None:
         """Enough free slots for what the kernel may add in one call."""
@@ -253,6 +272,8 @@ def _scratch(cards: int, vendors: int, picked: int) -> Scratch:
 def _chain(table: Any, first: int, link: int, heads: Any, head: int, count: int) -> None:
     """Put the new slots in front of the free list, lowest first."""
     fresh = np.arange(first, len(table))
+    if not len(fresh):
+        return
     table[fresh, link] = np.append(fresh[1:], heads[head])
     heads[head] = first
     heads[count] += len(fresh)

@@ -5,6 +5,7 @@ A number that is carried along is wrong as soon as a member leaves, and a gang o
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from dovetail.engine.ledger.ledger import Ledger
@@ -24,6 +25,9 @@ class Members:
 
     def left(self, pod: Pod, row: int) -> None:
         self._note(pod, -1)
+
+    def clear(self, reserved: Collection[str]) -> None:
+        self._count.clear()
 
     def holding(self, name: str) -> int:
         """Members that hold a place, bound or reserved. A pod that is being deleted is no member any more."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from dovetail.engine.kernel.state import RESERVED
 from dovetail.engine.ledger.ledger import Ledger
 from dovetail.engine.rights.service import Service
 from dovetail.model.decision import Decision, Share
@@ -17,7 +18,7 @@ from dovetail.model.pod import Group, Pod
 from dovetail.model.relations import ALONE
 from dovetail.policies.yielding import Candidate, Yielding
 
-Place = Callable[[Group, float], Sequence[Decision]]
+Place = Callable[[Group], Sequence[Decision]]
 Fits = Callable[[Pod, str, tuple[Share, ...], bool], bool]
 
 
@@ -34,7 +35,7 @@ class Preemption:
         self._ledger, self._service, self._place, self._fits = ledger, service, place, fits
         self._plans: dict[str, PreemptionPlan] = {}  # group -> what was begun for it
 
-    def plan(self, group: Group, at: float) -> PreemptionPlan | None:
+    def plan(self, group: Group) -> PreemptionPlan | None:
         """None: the group waits for pods that are ending already, or no pods that may yield would help."""
         if self._waits(group):
             return None
@@ -44,7 +45,7 @@ class Preemption:
         with self._ledger.transaction():
             shares = {held.pod.uid: self._ledger.held_shares(held.pod.uid) for held in candidates}
             self._ledger.release_all(list(shares))
-            decisions = self._place(group, at)
+            decisions = self._place(group)
             if sum(decision.placed for decision in decisions) < max(1, group.needed):
                 return None
             placed = [(pod, d) for pod, d in zip(group.pods, decisions, strict=True) if d.placed]
@@ -75,7 +76,7 @@ class Preemption:
                 node = str(decision.node)
                 if node not in self._ledger.row_of or not self._fits(pod, node, decision.shares, False):
                     return None
-                self._ledger.reserve(pod, node, decision.shares)
+                self._ledger.book_observed(pod, node, decision.shares, assumed=False, status=RESERVED)
             transaction.commit()
         return [planned[pod.uid] for pod in group.pods]
 

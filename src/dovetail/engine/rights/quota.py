@@ -5,7 +5,7 @@ Several quotas in one namespace all hold (in HAMi the last one written wins).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from dovetail.engine.ledger.intern import Names
 from dovetail.engine.ledger.ledger import Ledger
@@ -53,6 +53,10 @@ class Quotas:
     def left(self, pod: Pod, row: int) -> None:
         if pod.namespace in self._inside:
             self._inside[pod.namespace].pop(pod.uid, None)
+
+    def clear(self, reserved: Collection[str]) -> None:
+        for inside in self._inside.values():
+            inside.clear()
 
     def __len__(self) -> int:
         return len(self._of)

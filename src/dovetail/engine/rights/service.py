@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from dovetail.engine.ledger.ledger import Ledger
@@ -62,6 +63,12 @@ class Service:
         account.pods -= 1
         if account.pods == 0:
             account.gpus = 0.0  # no rest of a sum of fractions
+
+    def clear(self, reserved: Collection[str]) -> None:
+        """No pod holds anything until it comes anew. What each job has had stays."""
+        for job, account in self._accounts.items():
+            self._settled(job)
+            account.gpus, account.pods = 0.0, 0
 
     def stop(self, pod: Pod) -> None:
         """The scheduler takes the pod's place away. Pods of a job that are stopped together are one stop."""

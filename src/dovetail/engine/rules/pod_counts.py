@@ -7,7 +7,7 @@ from `start` on, which the first question calls, so that a cluster whose pods ke
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -80,6 +80,11 @@ class Neighbours:
         self.facts = NodeFacts(ledger)
         self.active = False
         self.namespaces: dict[str, Labels] = {}
+        self.clear(())
+        for uid in ledger.pods:
+            self.came(ledger.pods.pod(uid), ledger.row_holding(uid))
+
+    def clear(self, reserved: Collection[str]) -> None:
         self.against = TermTable()  # required anti-affinity
         self.together = TermTable()  # required affinity
         self.liked = TermTable()  # preferred affinity
@@ -90,8 +95,6 @@ class Neighbours:
         self._by_label: dict[Pair, dict[Crowd, None]] = {}
         self._censuses: dict[Question, Census] = {}  # least recently asked first
         self._shelves: Shelves[Census] = Shelves()
-        for uid in ledger.pods:
-            self.came(ledger.pods.pod(uid), ledger.row_holding(uid))
 
     def start(self) -> None:
         """Count the crowds; from now on everybody is told of."""

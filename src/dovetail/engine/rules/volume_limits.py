@@ -72,6 +72,12 @@ class VolumeLimits:
         self._note_node(node)
         return True
 
+    def clear(self) -> None:
+        """No pod is anywhere."""
+        self._stale.update(self._claims)
+        self._claims.clear()
+        self._rows_of.clear()
+
     def came(self, claims: Iterable[str], row: int) -> None:
         there = self._claims.setdefault(row, Counter())
         for claim in claims:

@@ -5,7 +5,7 @@ Facts come in by `change`, which says whom it may help. Pods without claims cost
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 import numpy as np
 
@@ -67,7 +67,7 @@ class Volumes:
         """The pod holds the row. What it needs of volumes there is promised to it, unless it runs there already."""
         if not pod.relations.claims:
             return
-        if self._ledger.is_reserved(pod.uid):
+        if self._ledger.is_reserved(pod.uid) and pod.uid not in self._promised:
             self.promise(pod, row)
         for key in _named(pod):
             self._users.setdefault(key, {})[pod.uid] = row
@@ -84,6 +84,13 @@ class Volumes:
                 self._users.pop(key, None)
         self._records.limits.left(claim_keys(pod), row)
         self.forget(self._promised.pop(pod.uid, ()))
+
+    def clear(self, reserved: Collection[str]) -> None:
+        """Promises to pods whose claims are being bound stay as they are: their volumes are chosen."""
+        self._users.clear()
+        self._records.limits.clear()
+        for uid in [uid for uid in self._promised if uid not in reserved]:
+            self.forget(self._promised.pop(uid))
 
     def promise(self, pod: Pod, row: int) -> None:
         """Nobody else gets what the pod's unbound claims get on the row, until the pod leaves or it is true."""

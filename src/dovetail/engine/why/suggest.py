@@ -49,8 +49,9 @@ def alternatives(scheduler: Scheduler, group: Group, pod: Pod, most: int = MOST_
     """Changes that work, at most one of a kind, those that cost the user least first. The ledger is as before."""
     if pod.refusal is not None:
         return ()
-    found = (next(search(scheduler, group, pod), None) for search in _SEARCHES.values())
-    return tuple(islice((one for one in found if one is not None), most))
+    with scheduler.without_trace():
+        found = (next(search(scheduler, group, pod), None) for search in _SEARCHES.values())
+        return tuple(islice((one for one in found if one is not None), most))
 
 
 Search = Callable[[Scheduler, Group, Pod], Iterator[Suggestion]]

@@ -93,6 +93,7 @@ class _Reader:
     def ask(self) -> DeviceAsk | None:
         self.count = self._count()
         if self.count == 0:
+            self._doubt_part_of_no_card()
             return None
         memory = self._memory()
         percent = self._percentage()
@@ -104,6 +105,23 @@ class _Reader:
         vendor = self.vendor
         plain = not self._states(vendor.memory, vendor.percentage, vendor.core)
         return DeviceAsk(vendor.word, self.count, memory, part, compute, plain, _resources(vendor))
+
+    def _doubt_part_of_no_card(self) -> None:
+        """No card is asked for, but a part of one: nothing is given, which can hardly be meant."""
+        vendor = self.vendor
+        parts = [name for name in (vendor.memory, vendor.percentage, vendor.core) if self._is_wanted(name)]
+        if parts and self._states(vendor.count):
+            text = f"is 0, so that the pod gets no card and {', '.join(parts)} counts for nothing"
+            advice = f"write {vendor.count}: 1, or leave {', '.join(parts)} out"
+            self.problems.mistake(self.where, self.field(vendor.count), f"{text}; {advice}")
+
+    def _is_wanted(self, name: str) -> bool:
+        """Whether the amount is stated and not 0."""
+        value = self._given(name)
+        try:
+            return value is not None and quantity.parse(text_of(value)) != 0
+        except quantity.QuantityError:
+            return True
 
     def whole_cards(self) -> DeviceAsk | None:
         """All of as many cards as could be read, where a part of the request could not."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from dovetail.engine.scheduler import Scheduler
-from dovetail.engine.usage import CardUse, NodeUse, own_cards, usage
+from dovetail.engine.usage import NodeUse, own_cards, usage
 from dovetail.kube.api.watch import Changed
 from dovetail.kube.conversion.records import CHANGED
 from dovetail.kube.conversion.seals import SEAL
@@ -22,6 +22,7 @@ from dovetail.kube.live.reader import Held, Reader
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problem
 from dovetail.model.events import NodeChanged, PodObserved
+from dovetail.model.node import Enforcer
 from dovetail.model.pod import Pod
 
 SEAL_ADVICE = "delete the pod when its work allows it: the next one is sealed"
@@ -116,17 +117,29 @@ def _unsealed(seen: Seen) -> Iterator[Finding]:
             yield Finding("record-unsealed", f"Pod {pod.key}", held.running.node, text, SEAL_ADVICE)
 
 
+def _missing(seen: Seen) -> Iterator[Finding]:
+    """Not where kubelet picks the cards: no record is expected there."""
+    kubelet_picks = {use.node.name for use in seen.uses if use.node.enforcer is Enforcer.STOCK}
+    for pod, held in seen.held:
+        known = held.record is not None or held.doubt or f"Pod {pod.key}" in seen.problems
+        if pod.wants_devices and not known and held.running.node not in kubelet_picks:
+            text = "asks for cards, and no record says which it has; it is charged to cards that could be its own"
+            yield Finding("record-missing", f"Pod {pod.key}", held.running.node, text, VERIFY_ADVICE)
+
+
 def _overbooked(seen: Seen) -> Iterator[Finding]:
+    """By pods whose cards are known. What is charged to be on the safe side to cards that a pod may have is no fact:
+    such a pod is a finding of its own."""
     for use in seen.uses:
         for card in own_cards(use):
-            device = card.device
+            device, (slots, memory, compute) = card.device, card.known
             for what, used, size, unit in (
-                ("memory", card.memory_used_mib, device.memory_mib, "MiB"),
-                ("compute", card.compute_used_milli // 10, device.compute_milli // 10, "%"),
-                ("slots", card.slots_used, device.slots, "pods"),
+                ("memory", memory, device.memory_mib, "MiB"),
+                ("compute", compute // 10, device.compute_milli // 10, "%"),
+                ("slots", slots, device.slots, "pods"),
             ):
                 if used > size:
-                    text = f"card {device.uuid}: {what} {used:,} of {size:,} {unit} in use by {_names(card)}"
+                    text = f"card {device.uuid}: {what} {used:,} of {size:,} {unit} in use by {_names(card.known_pods)}"
                     yield Finding("card-overbooked", f"Node {use.node.name}", use.node.name, text, "delete one of them")
 
 
@@ -134,7 +147,7 @@ def _unregistered(seen: Seen) -> Iterator[Finding]:
     for use in seen.uses:
         for card in use.cards:
             if card.device.quarantined and card.pods:
-                text = f"card {card.device.uuid} is not registered, and held by {_names(card)}"
+                text = f"card {card.device.uuid} is not registered, and held by {_names(card.pods)}"
                 advice = "check the card and the device plugin; where the card never was there, the record is false"
                 yield Finding("card-unregistered", f"Node {use.node.name}", use.node.name, text, advice)
 
@@ -147,9 +160,9 @@ def _unsettled(seen: Seen) -> Iterator[Finding]:
             yield Finding("node-unsettled", f"Node {use.node.name}", use.node.name, text, advice)
 
 
-def _names(card: CardUse) -> str:
-    shown = ", ".join(card.pods[:5])
-    return shown + (f" and {len(card.pods) - 5} more" if len(card.pods) > 5 else "")
+def _names(pods: tuple[str, ...]) -> str:
+    shown = ", ".join(pods[:5])
+    return shown + (f" and {len(pods) - 5} more" if len(pods) > 5 else "")
 
 
 class Check(NamedTuple):
@@ -163,6 +176,7 @@ CHECKS = (
     Check("record-changed", "Another client changed the record; the sealed cards count.", _changed),
     Check("record-doubtful", "A record contradicts another one or the request, or cannot be read.", _doubtful),
     Check("record-unsealed", "A record was written without a seal; needs --seal-key-file.", _unsealed),
+    Check("record-missing", "A pod with devices runs, and no record says which it has.", _missing),
     Check("card-overbooked", "Pods hold more of a card than it has.", _overbooked),
     Check("card-unregistered", "A pod holds a card that its node does not register.", _unregistered),
     Check("node-unsettled", "A node takes no new pods with devices.", _unsettled),

@@ -24,6 +24,7 @@ from dovetail.kube.live.gang_reasons import same_but_numbers
 from dovetail.kube.live.gang_rooms import GangRooms
 from dovetail.kube.live.kernels import Kernels
 from dovetail.kube.live.known import Stand
+from dovetail.kube.live.ledger_audit import LedgerAudit
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.patience import Patience
 from dovetail.kube.live.reasons import Reasons
@@ -98,6 +99,8 @@ class Driver:
         self.rooms = GangRooms(scheduler, mirror)
         mirror.is_being_bound = lambda uid: uid in self.binder.under_way
         self.counts = Counts()
+        self.on_the_way: dict[str, Bind] = {}  # by uid: placed, and neither seen on its node nor given up
+        self.audit = LedgerAudit(self)
         self._inbox: list[Event] = []
         self._arrivals = Arrivals(scheduler.waiting.order_of)
         self._refusals: dict[str, Refusals] = {}  # by pod uid
@@ -204,6 +207,8 @@ class Driver:
                 if not self._inbox:  # decided is when everything that is known is booked
                     self._carry_out(self._retry_some(RETRIED))
                     self._place_some()
+                    if self.audit.is_overdue:
+                        self.audit.step()
                 if not self._inbox and not self._arrivals:
                     self.reasons.look_at_a_gang(self.mirror)
                     self._tell_some()
@@ -215,6 +220,9 @@ class Driver:
             if self._now() > net and not self.paused:
                 net = self._now() + SAFETY_NET
                 self._safety_net()
+            while self.audit.is_due and not self.paused and not self._has_work():
+                self.audit.step()
+                await asyncio.sleep(0)
 
     def _has_work(self) -> bool:
         return bool(self._inbox or self._arrivals or self.scheduler.has_retries or self.reasons.pending)
@@ -242,6 +250,7 @@ class Driver:
             self._line_up(event.group)
             return
         for uid in _concerned(event):
+            self.on_the_way.pop(uid, None)
             self.rooms.forget((uid,))
             self._leave_line(uid)
             if not self.mirror.waits(uid):
@@ -305,6 +314,8 @@ class Driver:
             return
         rest = self._not_placed(group)
         if rest is not None:
+            for pod in rest.pods:  # the engine takes back what it kept for the pod
+                self.on_the_way.pop(pod.uid, None)
             self._carry_out(self.set_aside.handle(GroupArrived(self._now(), rest)))
 
     def _not_placed(self, group: Group) -> Group | None:
@@ -359,6 +370,7 @@ class Driver:
             case Bind(pod):
                 self.counts.placed += 1
                 self.reasons.forget(pod.uid)
+                self.on_the_way[pod.uid] = effect
                 self.binder.submit(effect, partial(self.mirror.claimed, pod.uid))
             case Wait(pod, decision):
                 self.reasons.note(pod, decision)

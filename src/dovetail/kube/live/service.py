@@ -28,6 +28,7 @@ from dovetail.kube.live.hami_lock import HamiLocks
 from dovetail.kube.live.kernels import FEW_NODES, Kernels, Make
 from dovetail.kube.live.known import Stand
 from dovetail.kube.live.lease import Marks
+from dovetail.kube.live.ledger_audit import AUDIT_SECONDS, LedgerAudit
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.peers import Overlap, Peers
 from dovetail.kube.live.reader import Reader
@@ -59,6 +60,7 @@ class Options:
     hami_lock: str = "auto"
     at_once: int = 64  # Bindings on their way
     settle_seconds: float = SETTLE_SECONDS  # until GPUs that only a count speaks of are believed
+    audit_seconds: float = AUDIT_SECONDS  # between two looks whether the ledger is right; 0 = only after faults
     device_resources: tuple[str, ...] = ("nvidia.com/gpu",)
     nodes: tuple[tuple[str, str], ...] = ()  # labels of the nodes that we place on; () = all nodes
     any_names: bool = False  # wait for the lease also where its holder serves other scheduler names
@@ -193,6 +195,7 @@ class Service:
         nodes, pods = len(self.mirror.nodes), len(self.mirror.pods)
         self._log(f"ready: {nodes} nodes, {pods} pods", nodes=nodes, pods=pods)
         driver.paused = False
+        driver.audit.demand()
         driver.happened(())
 
     async def _watch_peers(self) -> None:
@@ -228,6 +231,7 @@ class Service:
         driver = Driver(self.scheduler, self.mirror, epoch=self.election.epoch, now=self._now, log=self._log)
         driver.paused, driver.doubt = True, self.election.doubt
         driver.kernels = self.kernels
+        driver.audit = LedgerAudit(driver, self._options.audit_seconds)
         driver.bound_by, driver.noticed = self.election.lease.key, self.peers.notice
         vendors = next(iter(self._options.profiles.values())).vendors
         locks = HamiLocks(

@@ -81,6 +81,10 @@ class SetAside:
         """Objects that failed and are remembered."""
         return len(self._records)
 
+    def has(self, kind: str, key: str) -> bool:
+        """Whether the object failed, and is remembered."""
+        return (kind, key) in self._records
+
     # ---- objects that could not be read -------------------------------------------------------------------------
 
     def unread(self, faults: Iterable[Fault]) -> None:
@@ -109,6 +113,7 @@ class SetAside:
         in_gang = group.pods[0].group == group.name
         record = self._note("PodGroup" if in_gang else "Pod", group.title, error)
         for pod in group.pods:
+            self._driver.on_the_way.pop(pod.uid, None)
             self._mirror.rest(pod.uid)
             known = self._mirror.pods.get(pod.uid)
             self._tell(pod, record, known.condition if known is not None else ("", ""))
@@ -191,6 +196,7 @@ class SetAside:
     def _note(self, kind: str, key: str, error: Exception) -> _Record:
         """Count it, and log it where it is not what was said of this object the last time."""
         self.total += 1
+        self._driver.audit.demand()
         said = printable(f"{type(error).__name__}: {error}", 300)
         record = self._records.pop((kind, key), None) or _Record("")
         self._records[kind, key] = record

@@ -64,11 +64,18 @@ class Sources:
         self._driver.happened(self._driver.mirror.hear_nodes(batch))
         self._driver.say_problems()
         self._volumes.notify()
+        self._audit_after_a_list(batch)
 
     def _pods(self, batch: list[Event[objects.Pod]]) -> None:
         self._complain("Pod", batch)
         self._driver.hear_pods(batch)
         self._volumes.notify()
+        self._audit_after_a_list(batch)
+
+    def _audit_after_a_list(self, batch: Iterable[Event[Any]]) -> None:
+        """A list follows a watch that was lost: events may be missing."""
+        if any(isinstance(event, Replaced) for event in batch):
+            self._driver.audit.demand()
 
     def _namespaces(self, batch: list[Event[objects.Namespace]]) -> None:
         self._complain("Namespace", batch)

@@ -1,0 +1,201 @@
+"""The ledger compared with itself and with the API server's objects, at intervals; where it is wrong, it is rebuilt.
+
+A round takes many turns of the loop, a slice each. A slice is right for the moment in which it is made: all news is
+booked then, and nothing is being decided. A difference is a programming error: it is logged by name and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from dovetail.engine.ledger.audit import Difference, is_readable, of_book, of_entries, of_rows
+from dovetail.kube.live.known import Known, Stand
+from dovetail.kube.log import ERROR, INFO
+from dovetail.model.decision import Share
+from dovetail.model.node import Enforcer
+from dovetail.model.pod import RunningPod, Trust
+
+if TYPE_CHECKING:
+    from dovetail.kube.live.driver import Driver
+
+AUDIT_SECONDS = 60.0  # between two rounds
+OVERDUE = 5  # intervals after which a busy scheduler takes the time, too
+ROWS_A_SLICE = 128  # so that a slice takes some 10 ms on 5,000 nodes with 30,000 pods
+PODS_A_SLICE = 400
+MOST_LOGGED = 10  # differences of one round that are named
+
+
+class LedgerAudit:
+    def __init__(self, driver: Driver, seconds: float = AUDIT_SECONDS) -> None:
+        """`seconds` 0: only when demanded."""
+        self._driver, self.seconds = driver, seconds
+        self._ledger, self._mirror = driver.scheduler.ledger, driver.mirror
+        self._due = driver.now() + (seconds or float("inf"))
+        self._round: Iterator[list[Difference]] | None = None
+        self._demanded = False
+        self._stuck: set[Difference] = set()  # those that the last rebuild did not remove
+        self.rounds = self.differences = self.rebuilds = 0
+
+    def demand(self) -> None:
+        """Something happened that may have left the ledger wrong: begin a round as soon as there is time."""
+        self._demanded = True
+
+    @property
+    def is_due(self) -> bool:
+        return self._demanded or self._round is not None or self._driver.now() >= self._due
+
+    @property
+    def is_overdue(self) -> bool:
+        return self._driver.now() >= self._due + OVERDUE * self.seconds
+
+    def step(self) -> None:
+        """One slice. The caller sees to it that no news is left to be booked."""
+        if self._round is None:
+            self._round, self._demanded = self._slices(), False
+        try:
+            found = next(self._round, None)
+        except Exception as error:  # a ledger that is wrong in a way that the audit does not expect
+            found = [_failed(error)]
+        if found is None:
+            self.rounds += 1
+            self._round, self._due = None, self._driver.now() + (self.seconds or float("inf"))
+        elif not self._stuck.issuperset(found):
+            self._put_right(found)
+
+    # ---- slices -------------------------------------------------------------------------------------------------
+
+    def _slices(self) -> Iterator[list[Difference]]:
+        ledger, mirror = self._ledger, self._mirror
+        yield list(of_book(ledger))
+        yield list(of_entries(ledger))
+        for first in range(0, len(ledger.rows.cap), ROWS_A_SLICE):
+            yield list(of_rows(ledger, first, first + ROWS_A_SLICE))
+        for some in _portions(mirror.pods):
+            yield [each for uid in some for each in self._of_pod(uid)]
+        for some in _portions(ledger.pods):
+            yield [each for uid in some for each in self._of_holder(uid)]
+        for some in _portions({**mirror.nodes, **ledger.row_of}):
+            yield [each for name in some for each in self._of_node(name)]
+
+    def _of_pod(self, uid: str) -> Iterator[Difference]:
+        """A pod that runs holds what it is known to hold; one that is being bound, what was reserved for it."""
+        known = self._mirror.pods.get(uid)
+        expected = self._expected(uid, known)
+        if known is None or expected is None:
+            return
+        slot = self._ledger.pods.slot_of.get(uid)
+        if slot is None:
+            yield Difference("the pod is not booked", expected.node, pod=known.key)
+            return
+        if not 0 <= self._ledger.row_holding(uid) < len(self._ledger.nodes):
+            return  # said of its slot
+        booked = self._ledger.node_of(uid)
+        if booked != expected.node:
+            yield Difference(f"the pod is booked on node {booked}", expected.node, pod=known.key)
+            return
+        if known.stand is Stand.HOLDS and self._ledger.is_reserved(uid):
+            yield Difference("the pod runs, but its place is only reserved", booked, pod=known.key)
+        if not self._is_guessed(uid, expected) and is_readable(self._ledger, slot):
+            for card in _unequal(self._ledger.shares(slot), expected):
+                yield Difference("the pod's share of a card is not the one it was given", booked, card, known.key)
+
+    def _of_holder(self, uid: str) -> Iterator[Difference]:
+        """Who holds something runs, or is being bound."""
+        row = self._ledger.row_holding(uid)
+        if 0 <= row < len(self._ledger.nodes) and self._expected(uid, self._mirror.pods.get(uid)) is None:
+            text = "the pod holds a node, but neither runs there nor is being bound"
+            yield Difference(text, self._ledger.nodes[row].name, pod=self._ledger.pods.pod(uid).key)
+
+    def _of_node(self, name: str) -> Iterator[Difference]:
+        row, node = self._ledger.row_of.get(name), self._mirror.nodes.get(name)
+        if self._driver.set_aside.has("Node", name):
+            return  # it takes no new pods
+        if node is None and row is not None and self._ledger.is_active(row):
+            yield Difference("the node takes pods, but is gone", name)
+        if node is not None and (row is None or not self._ledger.is_active(row) or self._ledger.nodes[row] != node):
+            yield Difference("the node is not booked as it is", name)
+
+    def _expected(self, uid: str, known: Known | None) -> RunningPod | None:
+        """What the pod holds, if anything."""
+        if known is not None and known.stand is Stand.HOLDS:
+            return known.running
+        bind = self._driver.on_the_way.get(uid)
+        return RunningPod(bind.pod, str(bind.decision.node), bind.decision.shares) if bind is not None else None
+
+    def _is_guessed(self, uid: str, expected: RunningPod) -> bool:
+        """Which cards the pod has is not written down, or not believed."""
+        ledger = self._ledger
+        kubelet_picks = ledger.nodes[ledger.row_of[expected.node]].enforcer is Enforcer.STOCK
+        return expected.shares is None or kubelet_picks or ledger.pods.is_assumed(ledger.pods.slot_of[uid])
+
+    # ---- a ledger that is wrong ---------------------------------------------------------------------------------
+
+    def _put_right(self, found: list[Difference]) -> None:
+        """Everything is looked at once more, in one go, then made anew."""
+        every = self.look_at_all() or found
+        self.differences += len(every)
+        self._say(every, "the ledger is wrong and is rebuilt")
+        self.rebuild()
+        left = self.look_at_all()
+        self._stuck = set(left)
+        if left:
+            self._say(left, "the ledger is still wrong after it was rebuilt")
+        else:
+            self._driver.log("the ledger was rebuilt from the API server's objects", INFO, count=len(every))
+        self._round, self._due = None, self._driver.now() + (self.seconds or float("inf"))
+
+    def rebuild(self) -> None:
+        """Make the ledger anew from nodes and pods as they were last heard of, and from what is on its way."""
+        self.rebuilds += 1
+        scheduler, mirror = self._driver.scheduler, self._mirror
+        running = [known.running for known in mirror.pods.values() if known.running is not None]
+        reserved = [self._reserved(uid) for uid in self._driver.on_the_way if not mirror.holds(uid)]
+        scheduler.rebuild(list(mirror.nodes.values()), running, reserved)
+        scheduler.retry_all(self._driver.now())
+        self._driver.happened(())
+
+    def _reserved(self, uid: str) -> RunningPod:
+        """Cards that were guessed meanwhile are guessed again: the Binding says nothing of them."""
+        bind, pods = self._driver.on_the_way[uid], self._ledger.pods
+        slot = pods.slot_of.get(uid, -1)
+        guessed = 0 <= slot < len(self._ledger.book.pod) and pods.is_assumed(slot)
+        return RunningPod(bind.pod, str(bind.decision.node), None if guessed else bind.decision.shares)
+
+    def look_at_all(self) -> list[Difference]:
+        """A whole round in one go."""
+        found: list[Difference] = []
+        try:
+            for some in self._slices():
+                found += some
+        except Exception as error:
+            found.append(_failed(error))
+        return found
+
+    def _say(self, differences: list[Difference], text: str) -> None:
+        more = f", the first {MOST_LOGGED} follow" if len(differences) > MOST_LOGGED else ""
+        self._driver.log(f"{text}: differences: {len(differences)}{more}", ERROR, count=len(differences))
+        for one in differences[:MOST_LOGGED]:
+            names = {key: name for key, name in one._asdict().items() if name and key != "what"}
+            self._driver.log(f"ledger: {one}", ERROR, **names)
+
+
+def _failed(error: Exception) -> Difference:
+    return Difference(f"the audit failed: {type(error).__name__}: {error}")
+
+
+def _portions(names: Iterable[str]) -> Iterator[list[str]]:
+    every = list(names)
+    return (every[n : n + PODS_A_SLICE] for n in range(0, len(every), PODS_A_SLICE))
+
+
+def _unequal(booked: tuple[Share, ...], given: RunningPod) -> list[str]:
+    """UUIDs of cards that are not booked as they were given; of amounts only where those are believed."""
+    shares = given.shares or ()
+    if booked == shares:
+        return []
+    if given.trust is Trust.FULL:
+        return sorted({share.uuid for share in set(booked) ^ set(shares)})
+    return sorted(
+        {uuid for uuid, _ in {(s.uuid, s.container) for s in booked} ^ {(s.uuid, s.container) for s in shares}}
+    )

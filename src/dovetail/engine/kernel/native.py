@@ -18,7 +18,6 @@ from numba.core import cgutils
 from numba.core.codegen import JITCodeLibrary
 from numba.core.imputils import lower_getattr_generic
 from numba.core.registry import cpu_target
-from numba.core.targetconfig import TargetConfig
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import intrinsic, models, register_model
 
@@ -285,21 +284,7 @@ def use_library() -> None:
     codegen.set_env, codegen._library_class = set_env_if_there, Library
 
 
-def use_quick_flags() -> None:
-    """numba looks up every call by a key that holds the compiler's flags, and hashes and compares all two dozen of them
-    each time: a seventh of the time. Those that are set are the same nearly always, and say so sooner."""
-    plain_equal = TargetConfig.__eq__
-
-    def equal(mine: Any, theirs: Any) -> Any:
-        same = type(mine) is type(theirs) and mine._values == theirs._values
-        return True if same else plain_equal(mine, theirs)
-
-    if hasattr(TargetConfig(), "_values"):
-        TargetConfig.__eq__, TargetConfig.__hash__ = equal, lambda flags: hash(type(flags))
-
-
 use_library()
-use_quick_flags()
 
 
 class Caller:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+from types import SimpleNamespace
 
 from numba.core.codegen import JITCodeLibrary
 from numba.core.registry import cpu_target
@@ -20,7 +21,7 @@ def test_the_tables_of_a_call_outlive_it_however_many_batches_came_before() -> N
     one = pod("p", ask(1, 1000))
     signature = requests.signature(one)
     state = scheduler.ledger.state()
-    call = native.Caller()
+    call = native.Caller({}, lambda entry: True)
     for _ in range(3 * native.Caller.REMEMBERED):
         batch = requests.batch([one], [signature], [(1, 1)])
         addresses = call(lambda *given: given, state, batch)
@@ -63,13 +64,12 @@ def test_numba_s_own_classes_are_left_as_they_are() -> None:
     assert {method.__module__ for method in methods} == {"numba.core.targetconfig", "numba.core.codegen"}
 
 
-def test_the_first_call_of_an_entry_leaves_the_collector_as_it_was() -> None:
-    scheduler = cluster(node("a", gpus=2))
-    call, state = native.Caller(), scheduler.ledger.state()
-    assert gc.isenabled()
-    assert [call(_collects, state) for _ in range(2)] == [False, True]
-    assert gc.isenabled()
+def test_compiling_leaves_the_collector_as_it_was() -> None:
+    def settle_entry(state: int) -> None: ...
 
-
-def _collects(state: int) -> bool:
-    return gc.isenabled()
+    during: list[bool] = []
+    entry = SimpleNamespace(py_func=settle_entry, compile=lambda signature: during.append(gc.isenabled()))
+    assert gc.isenabled()
+    native.warm_entry(entry)
+    assert during == [False]
+    assert gc.isenabled()

@@ -8,6 +8,7 @@ address, and `state.rows.used` loads from it. Nothing counts references: the cal
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 import numba
@@ -231,6 +232,14 @@ def warm_entry(entry: Any) -> None:
         entry.compile(SIGNATURES[entry.py_func.__name__])
 
 
+def compiled_for(entry: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+    """An entry that takes no state, ready to be called with such arguments."""
+    with collector_off():
+        entry.compile(tuple(map(numba.typeof, arguments)))
+    ready: Callable[..., Any] = entry
+    return ready
+
+
 def machine() -> str:
     """What compiled code is made for. numba keeps code of each processor apart, so that a folder filled on one machine
     may hold nothing for another."""
@@ -293,7 +302,9 @@ class Caller:
 
     REMEMBERED = 8
 
-    def __init__(self) -> None:
+    def __init__(self, plain: Mapping[Any, Callable[..., Any]], compiles: Callable[[Any], bool]) -> None:
+        """`plain`: the interpreted function of each entry, for when `compiles` says that the entry cannot be had."""
+        self._plain, self._compiles = plain, compiles
         self._state: State | None = None
         self._at = 0  # its address
         self._alive: tuple[Any, ...] = ()  # what must stay alive while it is used
@@ -311,10 +322,10 @@ class Caller:
         return entry(self._at, *others)
 
     def _first(self, entry: Any, state: State, *others: Any) -> Any:
-        """Compiles, which makes millions of objects: looking for garbage among them would cost a tenth."""
+        if not self._compiles(entry):
+            return self._plain[entry](state, *others)
         self._used.add(entry)
-        with collector_off():
-            return self(entry, state, *others)
+        return self(entry, state, *others)
 
     def _address(self, batch: Batch) -> int:
         """The least recently used makes way."""

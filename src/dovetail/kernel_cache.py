@@ -21,7 +21,7 @@ import tempfile
 import time
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from dovetail import own_folder
@@ -116,12 +116,20 @@ def home() -> Path:
 @cache
 def fingerprint() -> str:
     """Changes with any source a kernel is made of, with numba and with Python."""
-    digest = hashlib.sha256(f"{version('numba')} {platform.python_version()} {platform.machine()}".encode())
+    digest = hashlib.sha256(f"{_numba()} {platform.python_version()} {platform.machine()}".encode())
     package = Path(__file__).parent
     for folder in SOURCES:
         for path in sorted((package / folder).rglob("*.py")):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _numba() -> str:
+    """numba's version. Without numba everything is interpreted, and the folder stays empty."""
+    try:
+        return version("numba")
+    except PackageNotFoundError:
+        return "none"
 
 
 def forget_old(current: Path) -> None:

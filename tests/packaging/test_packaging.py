@@ -82,7 +82,7 @@ def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
 
 def test_extras_hold_what_their_users_need() -> None:
     assert declared() == {"click", "msgspec", "numpy", "numba", "pyyaml"}
-    assert declared("live") - declared() == {"aiohttp"}
+    assert declared("live") - declared() == {"aiohttp", "httptools"}
     assert declared("plot") - declared() == {"matplotlib"}
     assert declared("dask") - declared() == {"distributed"}
     assert declared("ray") - declared() == {"ray"}

@@ -6,8 +6,9 @@ import io
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 import click
 
@@ -25,6 +26,7 @@ from dovetail.cli.commands.scheduler import scheduler
 from dovetail.cli.commands.warm import warm
 from dovetail.cli.errors import BUG, INTERRUPTED, Refused
 from dovetail.cli.output.terminal import echo, say
+from dovetail.model.not_compiled import NotCompiledWarning
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -64,7 +66,21 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that has no arrows shows question marks instead
+    warnings.showwarning = _tell
     sys.exit(_run(given))
+
+
+def _tell(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Python's warnings, as our own; of all but those that we make, users need the place to report them."""
+    where = "" if issubclass(category, NotCompiledWarning) else f" ({category.__name__}, {filename}:{lineno})"
+    say(f"warning: {message}{where}")
 
 
 def _run(arguments: list[str]) -> int:

@@ -13,6 +13,7 @@ from dovetail.cli.errors import ALL_PLACED, BAD_INPUT, SOMETHING_PENDING, Refuse
 from dovetail.cli.options import Asked
 from dovetail.cli.output.terminal import tell_unused_folders
 from dovetail.cli.settings import settle, with_vendors
+from dovetail.engine.kernel.build import builder
 from dovetail.engine.kernel.collector import collector_off
 from dovetail.kube.conversion import cluster
 from dovetail.kube.conversion.cluster import ClusterInput
@@ -118,12 +119,14 @@ def activity(case: Case) -> str:
 @collector_off()
 def plan(case: Case) -> PlanReport:
     """Places everything, in the order of the groups, and says what every pending pod lacks in the end."""
+    options = runnable(case)
     try:
-        made = whatif.plan(case.given, runnable(case))
+        made = whatif.plan(case.given, options)
     except ValueError as error:
         raise refused_arguments(case, error) from error
     for kernel in kernels(case):
-        kernel_cache.remember(kernel)
+        if not builder(True, options.cache).trouble:
+            kernel_cache.remember(kernel)
     given = case.given
     return PlanReport(
         made.outcomes,

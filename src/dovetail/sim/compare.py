@@ -16,9 +16,11 @@ from dovetail.sim.runs import (
     COMPILED,
     GENERATED,
     INFLATION,
+    INTERPRETED,
     RunTask,
     Setting,
     Stage,
+    can_compile,
     digest_of,
     is_warm,
     key_of,
@@ -117,13 +119,16 @@ def run_all(
     executor = executor_on(on, workers, len(missing))
     if executor.local:
         compile_all(missing, say)
+    sent = missing if can_compile() else [interpreted(task) for task in missing]
+    planned = {id(task): one for task, one in zip(sent, missing, strict=True)}
     place = {id(task): at for at, task in enumerate(findings.plan.tasks)}
     say("Replaying", 0, len(missing))
-    with closing(executor.results(missing, findings.stages_of(missing))) as results:
+    with closing(executor.results(sent, findings.stages_of(missing))) as results:
         for count, (task, result) in enumerate(results, 1):
-            findings.found[place[id(task)]] = result
+            one = id(planned[id(task)])
+            findings.found[place[one]] = result
             if cache is not None:
-                cache.put(keys[id(task)], result)
+                cache.put(keys[one], result)
             say("Replaying", count, len(missing))
 
 
@@ -143,6 +148,11 @@ def compile_all(tasks: Sequence[RunTask], say: Say) -> None:
     for count, (policy, setting) in enumerate(cold):
         say(f"Compiling the kernel for {policy}, once", count, len(cold))
         warm_up(policy, setting)
+
+
+def interpreted(task: RunTask) -> RunTask:
+    """The same run without numba: this process has said that it cannot compile, and its workers need not repeat it."""
+    return replace(task, setting=replace(task.setting, engine=INTERPRETED))
 
 
 def order_file(pattern: Path, trace: str) -> Path:

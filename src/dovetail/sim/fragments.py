@@ -64,8 +64,8 @@ def log_of(made: Sequence[Decision], row_of: Mapping[str, int]) -> DecisionLog:
 def follow(cluster: EmptyCluster, made: DecisionLog, cpu: Ints, compiled: bool) -> tuple[Floats, Ints]:
     """Milli of fragments, and in use, after each decision; `cluster` is brought up to where they lead."""
     after, used = np.empty(len(made.rows), dtype=np.int64), np.empty(len(made.rows), dtype=np.int64)
-    run = builder(True, True).specialise(follow_entry, {}) if compiled else follow_entry
-    run(
+    (builder(True, True) if compiled else builder(False)).run(
+        follow_entry,
         np.ascontiguousarray(made.rows),
         made.starts,
         np.ascontiguousarray(made.taken),

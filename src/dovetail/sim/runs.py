@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from dovetail import kernel_cache
+from dovetail.engine.kernel.build import builder
 from dovetail.engine.scheduler import COMPILE_FROM
 from dovetail.sim.clusters import parse_cluster
 from dovetail.sim.generate import generate
@@ -108,7 +109,13 @@ def warm_up(policy: str, setting: Setting) -> None:
     """Once a process: compiles what the policy needs, or reads it from disk, so that no run's speed counts it."""
     kernel_cache.prepare_for_now()
     _replay(WARM_UP, RunTask("", WARM_UP.name, policy, 0, setting), None)
-    kernel_cache.remember(_mark(policy, setting))
+    if can_compile():
+        kernel_cache.remember(_mark(policy, setting))
+
+
+def can_compile() -> bool:
+    """False where this process has tried, and interprets instead."""
+    return not builder(True, True).trouble
 
 
 def is_warm(policy: str, setting: Setting) -> bool:

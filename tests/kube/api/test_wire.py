@@ -1,4 +1,4 @@
-"""Writes over kept connections: answers cut anywhere, servers that misbehave, and who may use a connection again."""
+"""Writes over kept connections: servers that misbehave, and who may use a connection again."""
 
 from __future__ import annotations
 
@@ -7,21 +7,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import Throttled, Unavailable
-from dovetail.kube.api.http1 import Answer, Garbage, Parser
 from dovetail.kube.api.kubeconfig import ConfigError, Connection
 from dovetail.kube.api.wire import Broken, Wire
 
 OK = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6;x=y\r\n world\r\n0\r\n\r\n"
-TRAILED = CHUNKED[:-2] + b"X-Trailer: yes\r\n\r\n"
-CONTINUED = b"HTTP/1.1 100 Continue\r\n\r\n" + OK
-EMPTY = b"HTTP/1.1 204 No Content\r\n\r\n"
 Reply = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -85,55 +78,6 @@ async def serving(*script: bytes | Reply) -> AsyncIterator[Server]:
 
 def api_of(server: Server, **more: object) -> Api:
     return Api(Credentials(Connection(server.url, "a test")), timeout=0.5, **more)  # type: ignore[arg-type]
-
-
-@given(
-    st.sampled_from([(OK, 201, b"{}"), (CHUNKED, 200, b"hello world"), (TRAILED, 200, b"hello world")])
-    | st.sampled_from([(CONTINUED, 201, b"{}"), (EMPTY, 204, b"")]),
-    st.lists(st.integers(1, 12)),
-)
-def test_however_an_answer_is_cut_it_is_the_same(case: tuple[bytes, int, bytes], cuts: list[int]) -> None:
-    text, status, body = case
-    parser, found = Parser(), None
-    for size in [*cuts, len(text)]:
-        piece, text = text[:size], text[size:]
-        if piece:
-            assert found is None
-            found = parser.feed(piece)
-    assert found is not None
-    assert (found.status, found.body, found.reusable) == (status, body, True)
-    assert parser.idle
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
-        b"HTTP/1.1 abc\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\n",
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1" * 2000,
-        OK + b"and more",
-        CHUNKED + b"and more",
-        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000,
-    ],
-)
-def test_what_is_no_answer_is_refused(text: bytes) -> None:
-    with pytest.raises(Garbage):
-        Parser().feed(text)
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_are_an_answer_or_garbage_or_not_yet_either(text: bytes) -> None:
-    parser = Parser()
-    try:
-        found = parser.feed(b"HTTP/1.1 200 OK\r\n" + text)
-    except Garbage:
-        return
-    assert found is None or isinstance(found, Answer)
 
 
 async def test_one_connection_serves_one_request_after_another() -> None:

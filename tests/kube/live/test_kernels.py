@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,10 +16,12 @@ from dovetail.engine.kernel.build import Pair
 from dovetail.engine.scheduler import Scheduler
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live import kernels as under_test
-from dovetail.kube.live.kernels import FEW_NODES, MOST_ADMITTED, Kernels
+from dovetail.kube.live.kernels import FEW_NODES, MOST_ADMITTED, Kernels, Make
 from dovetail.kube.live.warm import NotCompiled, Workshop, pairs_of, read, title
 from dovetail.kube.log import Level
 from dovetail.model.pod import Group, Pod, Profile
+from tests.broken_numba import ABSENT, CRASHING, NOT_COMPILING, SAID, path_of
+from tests.broken_numba import run as run_broken
 
 DEFAULT, OTHER, FGD = Profile(), Profile("gpu-packing", ("numa", "binpack")), Profile("fgd")
 LARGE = FEW_NODES + 1
@@ -27,7 +30,7 @@ LARGE = FEW_NODES + 1
 class Bench:
     """A scheduler and its kernels, which are made when the test says so."""
 
-    def __init__(self, most: int = 32, broken: str = "") -> None:
+    def __init__(self, most: int = 32, broken: str = "", make: Make | None = None) -> None:
         self.scheduler = Scheduler(mode="interpreted")
         self.used: list[Profile] = []
         self.scheduler.use_compiled = self.use  # type: ignore[method-assign]
@@ -35,7 +38,7 @@ class Bench:
         self.asked: list[list[Pair]] = []
         self.gate = asyncio.Event()
         self.broken = broken
-        self.kernels = Kernels(self.scheduler, self.make, log=self.log, most=most)
+        self.kernels = Kernels(self.scheduler, make or self.make, log=self.log, most=most)
         self.again: list[str] = []
 
     def use(self, profile: Profile) -> None:
@@ -57,14 +60,14 @@ class Bench:
         return self.kernels.admit(Group(name, (pod,)), nodes, lambda: self.again.append(name))
 
 
-def run(story: Callable[[Bench], Awaitable[None]], *settings: Settings, **options: Any) -> None:
+def run(story: Callable[[Bench], Awaitable[None]], *settings: Settings, seconds: float = 30.0, **options: Any) -> None:
     async def play() -> None:
         bench = Bench(**options)
         bench.kernels.configure(pairs_of(settings))
         working = asyncio.create_task(bench.kernels.run())
         await asyncio.sleep(0)
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(seconds):
                 await story(bench)
         finally:
             working.cancel()
@@ -278,6 +281,61 @@ def test_a_process_that_cannot_compile_says_why(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Workshop, "_missing", lambda self, pairs: pairs)
     with pytest.raises(NotCompiled, match="no node policy 'nonsense'"):
         asyncio.run(made([("nonsense", ("spread",))]))
+
+
+@pytest.mark.parametrize(
+    ("breakage", "why"),
+    [
+        (ABSENT, "code 1: ModuleNotFoundError: No module named 'numba'"),
+        (NOT_COMPILING, "code 1: RuntimeError: LLVM ERROR: this processor is not supported"),
+        (CRASHING, "code 132"),
+    ],
+    ids=["absent", "does not compile", "crashes"],
+)
+def test_where_the_child_fails_the_scheduler_interprets_with_one_warning(
+    breakage: str, why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", path_of(breakage, tmp_path / "broken"))
+    monkeypatch.setattr(Workshop, "_missing", lambda self, pairs: pairs)
+
+    async def story(bench: Bench) -> None:
+        await bench.kernels.settled(300.0)
+        for profile in (DEFAULT, OTHER, FGD):
+            assert bench.admit(profile, LARGE) == ""
+        said = f"RuntimeError: the compiling process ended with {why}"
+        assert bench.said == [f"kernels cannot be compiled here, all policies are interpreted: {said}"]
+
+    run(story, Settings(), seconds=310.0, make=Workshop(True).make)
+
+
+def test_a_scheduler_lives_without_numba(tmp_path: Path) -> None:
+    """In a process without numba: its folder is prepared, kernels are asked for, a pod is placed."""
+    script = (
+        "import asyncio\n"
+        "from dovetail import kernel_cache\n"
+        "from dovetail.kube.live.kernels import Kernels\n"
+        "from dovetail.kube.live.warm import Workshop, pairs_of\n"
+        "from dovetail.kube.conversion.settings import Settings\n"
+        "from tests.builders import ask, cluster, node, pod\n"
+        "from dovetail.model.pod import Group\n"
+        "async def main():\n"
+        "    scheduler = cluster(node('a', gpus=2), mode='interpreted')\n"
+        "    make = Workshop(kernel_cache.prepare_for_now()).make\n"
+        "    kernels = Kernels(scheduler, make, log=lambda text, *level, **fields: print(text))\n"
+        "    kernels.configure(pairs_of([Settings()]))\n"
+        "    working = asyncio.create_task(kernels.run())\n"
+        "    await kernels.settled(60.0)\n"
+        "    group = Group('p', (pod('p', ask(1, 1000)),))\n"
+        "    assert kernels.admit(group, 5_000, lambda: None) == ''\n"
+        "    print(scheduler.place([group])[0].node)\n"
+        "    working.cancel()\n"
+        "asyncio.run(main())\n"
+    )
+    done = run_broken(ABSENT, tmp_path, "-c", script)
+    assert done.returncode == 0, done.stderr
+    warning = f"kernels cannot be compiled here, all policies are interpreted: {SAID[ABSENT]}"
+    assert done.stdout.splitlines() == [warning, "a"]
+    assert done.stderr == ""
 
 
 def test_without_a_folder_nothing_is_compiled() -> None:

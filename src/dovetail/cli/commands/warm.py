@@ -38,10 +38,14 @@ def warm(policies: tuple[str, ...], config: str | None) -> None:
         unused = "; ".join(own_folder.notices()) or f"{kernel_cache.home()} cannot be written to"
         raise Refused(f"{unused}; set DOVETAIL_CACHE_DIR to a folder that can")
     from dovetail.kube.live import warm as workshop
+    from dovetail.model.not_compiled import why
 
     for pair in _wanted(policies, config):
         started = time.monotonic()
-        workshop.warm([pair], on_disk=True)
+        try:
+            workshop.warm([pair], on_disk=True)
+        except Exception as error:  # numba and LLVM raise errors of any kind
+            raise Refused(f"{workshop.title(pair)}: kernels cannot be compiled here: {why(error)}") from error
         echo(f"{workshop.title(pair)}: {time.monotonic() - started:.1f} s")
 
 

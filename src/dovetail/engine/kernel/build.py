@@ -4,15 +4,19 @@ A kernel function names a few *hooks* (`node_score`, `key_first`, …). `special
 it calls, in which the hooks are the profile's policies; with `compiled`, numba compiles each copy. The copies carry the
 profile in their names, so numba's cache on disk keeps them apart; editing any source file gives another cache folder
 (see dovetail/kernel_cache.py), because numba looks for changes only in the file of the function itself.
+
+Where numba cannot be imported, or does not compile a function, the interpreted copy serves instead and one warning says
+so. Both give the same decisions.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from hashlib import sha256
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -31,6 +35,7 @@ from dovetail.engine.kernel.state import (
     Batch,
     State,
 )
+from dovetail.model.not_compiled import INTERPRETED_INSTEAD, NotCompiledWarning, why
 from dovetail.model.pod import Profile
 from dovetail.policies import device_spread
 from dovetail.policies.rows import Ints, NodePolicy
@@ -40,6 +45,7 @@ LONGEST_CHAIN = 4
 Hooks = Mapping[str, Callable[..., Any]]
 Pair = tuple[str, tuple[str, ...]]  # a node policy and a chain of device policies
 Place = Callable[[State, Batch], None]
+Made = TypeVar("Made")
 _KEY_HOOKS = ("key_first", "key_second", "key_third", "key_fourth")
 
 # A joint policy orders and chooses cards itself; first-fit is the order in which it sees them.
@@ -92,6 +98,9 @@ class BookKeeping(NamedTuple):
     settle: Callable[[State], None]
 
 
+PLAIN_BOOKS = BookKeeping(kernel_book.charge, kernel_book.release, kernel_book.roll_back, kernel_book.settle)
+
+
 class Builder:
     """Makes kernels and keeps them: plain Python, or compiled by numba and kept in `cache` on disk."""
 
@@ -101,31 +110,62 @@ class Builder:
         self._made: dict[tuple[Any, ...], Callable[..., Any]] = {}  # (function, hooks it reaches) -> copy
         self._kernels: dict[Pair, Kernel] = {}
         self._lenses: dict[Pair, Lens] = {}
+        self.trouble = ""  # why nothing more is compiled in this process; "" = it works, as far as is known
 
     def kernel(self, profile: Profile) -> Kernel:
         key = (profile.node, profile.device)
         if key not in self._kernels:
-            hooks, style = profile_hooks(profile)
-            lone = {**hooks, **LONE_HOOKS, **(LONE_JOINT_HOOKS if "offer" in hooks else {})}
-            self._kernels[key] = Kernel(
-                NODE_POLICIES[profile.node],
-                style,
-                self._door("place_groups", hooks),
-                self._door("place_groups", lone),
-                self._door("which_fit", hooks),
-                self._door("survey", hooks),
-            )
+            plain = builder(False).kernel if self.compiled else self._kernel
+            self._kernels[key] = self._attempt(lambda: self._kernel(profile), lambda: plain(profile))
         return self._kernels[key]
 
+    def _kernel(self, profile: Profile) -> Kernel:
+        hooks, style = profile_hooks(profile)
+        lone = {**hooks, **LONE_HOOKS, **(LONE_JOINT_HOOKS if "offer" in hooks else {})}
+        return Kernel(
+            NODE_POLICIES[profile.node],
+            style,
+            self._door("place_groups", hooks),
+            self._door("place_groups", lone),
+            self._door("which_fit", hooks),
+            self._door("survey", hooks),
+        )
+
+    def _attempt(self, make: Callable[[], Made], plain: Callable[[], Made]) -> Made:
+        """What `make` gives; where numba fails, what `plain` gives, now and from now on."""
+        if not self.compiled or self.trouble:
+            return plain()
+        try:
+            return make()
+        except Exception as error:  # numba and LLVM raise errors of any kind
+            self._give_up(error)
+            return plain()
+
+    def _give_up(self, error: Exception) -> None:
+        """Each attempt to compile may take ten seconds: after one that failed there is none."""
+        self.trouble = why(error)
+        warnings.warn(f"{INTERPRETED_INSTEAD}: {self.trouble}", NotCompiledWarning, stacklevel=2)
+
     def warm(self, profile: Profile) -> None:
-        """Compile all that the profile runs, book-keeping included, or load it from disk: nothing is compiled later."""
+        """Compile all that the profile runs, book-keeping included, or load it from disk: nothing is compiled later.
+        Raises what numba raises: the caller decides what serves instead."""
         from dovetail.engine.kernel import native
 
-        kernel = self.kernel(profile)
-        doors = (kernel.place_groups, kernel.place_lone, kernel.which_fit, kernel.survey, *self.book_keeping())
+        key = (profile.node, profile.device)
+        kernel = self._kernels[key] = self._kernel(profile)
+        doors = (kernel.place_groups, kernel.place_lone, kernel.which_fit, kernel.survey, *self._compiled_books())
         for door in doors:
             assert isinstance(door, partial)
             native.warm_entry(door.args[0])
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function of ours with scalars and arrays."""
+        return self._attempt(lambda: self._compiled_for(function, arguments), lambda: function)(*arguments)
+
+    def _compiled_for(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        from dovetail.engine.kernel import native
+
+        return native.compiled_for(self.specialise(function, {}), arguments)
 
     def lens(self, profile: Profile) -> Lens:
         key = (profile.node, profile.device)
@@ -148,20 +188,32 @@ class Builder:
         return lambda state, i, s, args: joint(state, i, s, style)
 
     def book_keeping(self) -> BookKeeping:
-        if not self.compiled:
-            return BookKeeping(kernel_book.charge, kernel_book.release, kernel_book.roll_back, kernel_book.settle)
+        return self._attempt(self._compiled_books, lambda: PLAIN_BOOKS)
+
+    def _compiled_books(self) -> BookKeeping:
         from dovetail.engine.kernel import native
 
         names = (native.charge_entry, native.release_entry, native.roll_back_entry, native.settle_entry)
         entries = [self.specialise(entry, {}) for entry in names]
-        call = native.Caller()
+        call = native.Caller(dict(zip(entries, PLAIN_BOOKS, strict=True)), self._compiles)
         return BookKeeping(*(partial(call, entry) for entry in entries))
+
+    def _compiles(self, entry: Callable[..., Any]) -> bool:
+        """Compile an entry at its first call, or load it from disk."""
+        from dovetail.engine.kernel import native
+
+        def compile_it() -> bool:
+            native.warm_entry(entry)
+            return True
+
+        return self._attempt(compile_it, lambda: False)
 
     def _door(self, name: str, hooks: Hooks) -> Callable[..., Any]:
         """Compiled when it is first used."""
+        interpreter = builder(False) if self.compiled else self
+        plain = interpreter.specialise(getattr(kernel_place, name), hooks)
         if not self.compiled:
-            plain: Callable[..., Any] = getattr(kernel_place, name)
-            return self.specialise(plain, hooks)
+            return plain
         from dovetail.engine.kernel import native  # numba takes 0.3 s and 90 MB: only for those who need it
 
         entries: dict[str, Callable[..., Any]] = {
@@ -169,7 +221,8 @@ class Builder:
             "which_fit": native.fits_entry,
             "survey": native.survey_entry,
         }
-        return partial(native.Caller(), self.specialise(entries[name], hooks))
+        entry = self.specialise(entries[name], hooks)
+        return partial(native.Caller({entry: plain}, self._compiles), entry)
 
     def specialise(self, function: Callable[..., Any], hooks: Hooks) -> Callable[..., Any]:
         """A copy of `function` that calls copies of its helpers, with the hooks put in."""

@@ -8,6 +8,7 @@ address, and `state.rows.used` loads from it. Nothing counts references: the cal
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 import numba
@@ -18,7 +19,6 @@ from numba.core import cgutils
 from numba.core.codegen import JITCodeLibrary
 from numba.core.imputils import lower_getattr_generic
 from numba.core.registry import cpu_target
-from numba.core.targetconfig import TargetConfig
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import intrinsic, models, register_model
 
@@ -232,6 +232,14 @@ def warm_entry(entry: Any) -> None:
         entry.compile(SIGNATURES[entry.py_func.__name__])
 
 
+def compiled_for(entry: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+    """An entry that takes no state, ready to be called with such arguments."""
+    with collector_off():
+        entry.compile(tuple(map(numba.typeof, arguments)))
+    ready: Callable[..., Any] = entry
+    return ready
+
+
 def machine() -> str:
     """What compiled code is made for. numba keeps code of each processor apart, so that a folder filled on one machine
     may hold nothing for another."""
@@ -285,21 +293,7 @@ def use_library() -> None:
     codegen.set_env, codegen._library_class = set_env_if_there, Library
 
 
-def use_quick_flags() -> None:
-    """numba looks up every call by a key that holds the compiler's flags, and hashes and compares all two dozen of them
-    each time: a seventh of the time. Those that are set are the same nearly always, and say so sooner."""
-    plain_equal = TargetConfig.__eq__
-
-    def equal(mine: Any, theirs: Any) -> Any:
-        same = type(mine) is type(theirs) and mine._values == theirs._values
-        return True if same else plain_equal(mine, theirs)
-
-    if hasattr(TargetConfig(), "_values"):
-        TargetConfig.__eq__, TargetConfig.__hash__ = equal, lambda flags: hash(type(flags))
-
-
 use_library()
-use_quick_flags()
 
 
 class Caller:
@@ -308,7 +302,9 @@ class Caller:
 
     REMEMBERED = 8
 
-    def __init__(self) -> None:
+    def __init__(self, plain: Mapping[Any, Callable[..., Any]], compiles: Callable[[Any], bool]) -> None:
+        """`plain`: the interpreted function of each entry, for when `compiles` says that the entry cannot be had."""
+        self._plain, self._compiles = plain, compiles
         self._state: State | None = None
         self._at = 0  # its address
         self._alive: tuple[Any, ...] = ()  # what must stay alive while it is used
@@ -326,10 +322,10 @@ class Caller:
         return entry(self._at, *others)
 
     def _first(self, entry: Any, state: State, *others: Any) -> Any:
-        """Compiles, which makes millions of objects: looking for garbage among them would cost a tenth."""
+        if not self._compiles(entry):
+            return self._plain[entry](state, *others)
         self._used.add(entry)
-        with collector_off():
-            return self(entry, state, *others)
+        return self(entry, state, *others)
 
     def _address(self, batch: Batch) -> int:
         """The least recently used makes way."""

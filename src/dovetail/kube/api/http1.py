@@ -1,143 +1,118 @@
-"""An HTTP/1.1 answer, put together from bytes that are cut anywhere. Bytes in, values out; knows no sockets.
+"""One HTTP/1.1 response, put together from pieces of any size. Bytes in, values out: no sockets.
 
-As much of RFC 9112 as answers to small requests need: Content-Length, chunks, and bodies that end with the connection.
+httptools (Node's llhttp) parses; what is ours are limits, and that a response must be all that arrives: a connection is
+used again, and bytes that are read as part of the wrong response would be the answer to another pod's Binding. ADR 17
+has the figures that led here.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-LONGEST_HEAD = 2**16  # bytes
-LONGEST_BODY = 2**26
-_END = b"\r\n\r\n"
+import httptools
+
+MAX_HEAD_BYTES = 2**16
+MAX_BODY_BYTES = 2**26
 
 
 class Garbage(Exception):
-    """What came is no answer."""
+    """The bytes are not a response that can be read safely; the connection must be closed."""
 
 
 class Answer(NamedTuple):
     status: int
-    head: bytes  # status line and headers, in lower case
+    headers: dict[bytes, bytes]  # names in lower case; values of several headers of one name are joined with commas
     body: bytes
     reusable: bool  # another request may follow on the same connection
 
     def header(self, name: bytes) -> str | None:
-        """`name` is in lower case, and so is the value."""
-        found = _header(self.head, name)
+        """`name` is in lower case."""
+        found = self.headers.get(name)
         return found.decode("latin-1") if found is not None else None
 
 
 class Parser:
-    """`feed` whatever comes; it returns the answer once it is whole. Bytes beyond it are an error."""
+    """`feed` the bytes as they arrive; it returns the response once it is complete. Bytes beyond it are an error."""
 
-    __slots__ = ("_body", "_buffer", "_chunked", "_head", "_length")
+    __slots__ = ("_answer", "_body", "_body_bytes", "_fed", "_head_bytes", "_headers", "_in_body", "_parser")
 
     def __init__(self) -> None:
-        self._buffer = b""
-        self._head = b""  # once it is whole
-        self._length: int | None = None  # of the body; None = up to the end of the connection
-        self._chunked = False
-        self._body: list[bytes] = []  # chunks so far
+        self._parser = httptools.HttpResponseParser(self)
+        self._answer: Answer | None = None  # complete, and not returned yet
+        self._fed = 0  # bytes since the last complete response
+        self._start()
+
+    def _start(self) -> None:
+        self._headers: dict[bytes, bytes] = {}
+        self._head_bytes = 0  # in `_headers`
+        self._in_body = False
+        self._body: list[bytes] = []
+        self._body_bytes = 0  # in `_body`
 
     @property
     def idle(self) -> bool:
-        return not self._buffer and not self._head
+        return self._fed == 0
 
     def feed(self, data: bytes) -> Answer | None:
-        self._buffer = self._buffer + data if self._buffer else data
-        if not self._head and not self._read_head():
-            return None
-        if self._chunked:
-            return self._chunks()
-        if self._length is None or len(self._buffer) < self._length:
-            if len(self._buffer) > LONGEST_BODY:
-                raise Garbage(f"an answer of more than {LONGEST_BODY} bytes")
-            return None
-        if len(self._buffer) > self._length:
-            raise Garbage("more bytes than the answer's length")
-        return self._done(self._buffer, reusable=_header(self._head, b"connection") != b"close")
+        self._fed += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserCallbackError as error:
+            raise Garbage(str(error.__context__)) from error  # one of ours, raised below
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            raise Garbage(str(error)) from error
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            self._fed = 0
+        elif not self._in_body and self._fed > MAX_HEAD_BYTES:
+            raise Garbage(f"headers of more than {MAX_HEAD_BYTES} bytes")
+        return answer
 
     def end(self) -> Answer | None:
-        """The connection ended: the answer, if that is how it says that it is whole."""
-        if self._head and not self._chunked and self._length is None:
-            return self._done(self._buffer, reusable=False)
-        return None
-
-    def _read_head(self) -> bool:
-        while True:
-            end = self._buffer.find(_END)
-            if end < 0:
-                if len(self._buffer) > LONGEST_HEAD:
-                    raise Garbage(f"headers of more than {LONGEST_HEAD} bytes")
-                return False
-            head, self._buffer = self._buffer[:end].lower(), self._buffer[end + 4 :]
-            if not head.startswith(b"http/1.") or not head[9:12].isdigit():
-                raise Garbage("no HTTP/1.1 answer")
-            if head[9:10] != b"1":
-                break  # 1xx: the answer itself follows
-        self._head = head
-        self._chunked = b"chunked" in (_header(head, b"transfer-encoding") or b"")
-        self._length = self._stated_length(head)
-        return True
-
-    def _stated_length(self, head: bytes) -> int | None:
-        if head[9:12] in (b"204", b"304"):
-            return 0
-        length = _header(head, b"content-length")
-        if length is None:
+        """The connection ended: the response, if its body ends there."""
+        if not self._in_body or b"content-length" in self._headers or b"transfer-encoding" in self._headers:
             return None
-        if not length.isdigit() or int(length) > LONGEST_BODY:
-            raise Garbage("a content-length that is none, or too large")
-        return int(length)
+        self._complete(reusable=False)
+        answer, self._answer, self._fed = self._answer, None, 0
+        return answer
 
-    def _chunks(self) -> Answer | None:
-        while True:
-            end = self._buffer.find(b"\r\n")
-            if end < 0:
-                if len(self._buffer) > 1024:
-                    raise Garbage("no length of a chunk")
-                return None
-            size = _size(self._buffer[:end])
-            if size == 0:
-                return self._trailer(end)
-            if len(self._buffer) < end + size + 4:
-                return None
-            self._body.append(self._buffer[end + 2 : end + 2 + size])
-            self._buffer = self._buffer[end + 4 + size :]
+    def _complete(self, reusable: bool) -> None:
+        status, body = self._parser.get_status_code(), self._body
+        if status >= 200:  # 1xx: the response itself follows
+            self._answer = Answer(status, self._headers, body[0] if len(body) == 1 else b"".join(body), reusable)
+        self._start()
 
-    def _trailer(self, end: int) -> Answer | None:
-        """After the last chunk: headers that nobody asked for, and an empty line."""
-        rest = self._buffer[end:]
-        if rest[:4] == _END:
-            if len(rest) > 4:
-                raise Garbage("more bytes than the answer's last chunk")
-        elif not rest.endswith(_END):
-            if len(rest) > LONGEST_HEAD:
-                raise Garbage("an answer without end")
-            return None
-        return self._done(b"".join(self._body), reusable=_header(self._head, b"connection") != b"close")
+    # ---- what httptools calls -----------------------------------------------------------------------------------
 
-    def _done(self, body: bytes, *, reusable: bool) -> Answer:
-        head, self._head, self._buffer, self._body = self._head, b"", b"", []
-        return Answer(int(head[9:12]), head, body, reusable and head.startswith(b"http/1.1"))
+    def on_message_begin(self) -> None:
+        if self._answer is not None:
+            raise Garbage("more bytes than the response has")
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > MAX_HEAD_BYTES:
+            raise Garbage(f"headers of more than {MAX_HEAD_BYTES} bytes")
+        if self._in_body:  # a trailer: nothing here reads one
+            return
+        headers, value = self._headers, value.rstrip(b" \t")
+        headers[name] = headers[name] + b"," + value if name in headers else value
 
-def _header(head: bytes, name: bytes) -> bytes | None:
-    start = head.find(b"\r\n" + name + b":")
-    if start < 0:
-        return None
-    start += len(name) + 3
-    end = head.find(b"\r\n", start)
-    return head[start : end if end >= 0 else len(head)].strip()
+    def on_headers_complete(self) -> None:
+        self._in_body = True
+        if self._parser.get_status_code() < 100:
+            raise Garbage("a status below 100")
+        if self._headers.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+            raise Garbage("a transfer-encoding other than chunked")
+        length = self._headers.get(b"content-length")
+        if length is not None and int(length) > MAX_BODY_BYTES:
+            raise Garbage(f"a body of more than {MAX_BODY_BYTES} bytes")
 
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        if self._body_bytes > MAX_BODY_BYTES:
+            raise Garbage(f"a body of more than {MAX_BODY_BYTES} bytes")
+        self._body.append(body)
 
-def _size(line: bytes) -> int:
-    text = line.partition(b";")[0].strip()
-    try:
-        size = int(text, 16) if text.isalnum() else -1
-    except ValueError:
-        size = -1
-    if not 0 <= size <= LONGEST_BODY:
-        raise Garbage("a chunk's length that is none, or too large")
-    return size
+    def on_message_complete(self) -> None:
+        self._complete(self._parser.should_keep_alive())

@@ -1,6 +1,6 @@
 """Small requests with small answers, hundreds a second: kept HTTP/1.1 connections, one request at a time on each.
 
-A general client spends five times as much on a Binding as this (ADR 10). Lists, watches and whatever goes through a
+A general client spends five times as much on a Binding as this (ADR 11). Lists, watches and whatever goes through a
 proxy take the general one.
 """
 

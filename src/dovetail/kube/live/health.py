@@ -9,6 +9,7 @@ from typing import Any
 
 from dovetail.kube.api.reflector import Reflector
 from dovetail.kube.live.metrics_auth import Reviews
+from dovetail.kube.live.metrics_text import CONTENT_TYPE, render
 from dovetail.kube.live.peers import Peers
 from dovetail.kube.live.port import Answer, Asked, Port, Serve
 from dovetail.kube.live.service import Service
@@ -63,7 +64,7 @@ class Numbers:
     async def serve(self, asked: Asked) -> Answer:
         if time.monotonic() >= self._until:
             self._text, self._until = metrics(self._service), time.monotonic() + SECONDS_KEPT
-        return Answer(self._text)
+        return Answer(self._text, kind=CONTENT_TYPE)
 
 
 def readiness(service: Service) -> tuple[bool, str]:
@@ -95,13 +96,13 @@ def stale_views(reflectors: Iterable[Reflector[Any]]) -> list[str]:
     return said
 
 
-def watch_metrics(reflectors: Iterable[Reflector[Any]]) -> list[str]:
-    """A line per resource that is served."""
-    healths = [(reflector.path, health) for reflector in reflectors if (health := reflector.health()).served]
-    return [
-        *(f'dovetail_watch_age_seconds{{resource="{path}"}} {health.age:g}' for path, health in healths),
-        *(f'dovetail_watch_failures_total{{resource="{path}"}} {health.broken}' for path, health in healths),
-    ]
+def watch_metrics(reflectors: Iterable[Reflector[Any]]) -> dict[str, dict[str, float]]:
+    """By metric and resource, of the resources that are served."""
+    healths = {reflector.path: health for reflector in reflectors if (health := reflector.health()).served}
+    return {
+        "dovetail_watch_age_seconds": {path: health.age for path, health in healths.items()},
+        "dovetail_watch_failures_total": {path: health.broken for path, health in healths.items()},
+    }
 
 
 def metrics(service: Service) -> str:
@@ -148,5 +149,4 @@ def metrics(service: Service) -> str:
         }
     lists = sum(reflector.health().lists for reflector in service.reflectors)
     numbers["dovetail_lists_total"] = lists
-    lines = [f"{name} {value:g}" for name, value in numbers.items()]
-    return "\n".join((*lines, *watch_metrics(service.reflectors)))
+    return render(numbers, watch_metrics(service.reflectors))

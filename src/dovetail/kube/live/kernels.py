@@ -15,6 +15,7 @@ from dovetail.engine.kernel.build import Pair, pair_of
 from dovetail.engine.scheduler import Scheduler
 from dovetail.kube.live.warm import NotCompiled, title
 from dovetail.kube.log import WARNING, Log
+from dovetail.model.not_compiled import INTERPRETED_INSTEAD
 from dovetail.model.pod import Group, Profile
 
 FEW_NODES = 200  # interpreted, a decision takes up to 5 ms there
@@ -164,7 +165,7 @@ class Kernels:
         self._interpreted.update(pairs)
         if self._works is None:
             self._works = False
-            self._log(f"kernels cannot be compiled here, all policies are interpreted: {why}", WARNING)
+            self._log(f"{INTERPRETED_INSTEAD}: {why}", WARNING)
             self._queue.clear()
             parked, self._parked = self._parked, {}
             for again in (again for waiting in parked.values() for again in waiting.values()):

@@ -31,6 +31,7 @@ class Answer(NamedTuple):
     text: str
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
+    kind: str = "text/plain; charset=utf-8"  # its Content-Type
 
 
 Serve = Callable[[Asked], Awaitable[Answer]]
@@ -148,7 +149,7 @@ class _Connection(asyncio.Protocol):
         self.is_answered = True
         body = f"{answer.text}\n".encode(errors="replace")
         headers = (
-            ("Content-Type", "text/plain; charset=utf-8"),
+            ("Content-Type", answer.kind),
             ("Content-Length", str(len(body))),
             ("X-Content-Type-Options", "nosniff"),
             ("Connection", "close"),

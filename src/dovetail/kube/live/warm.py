@@ -16,6 +16,7 @@ from time import monotonic
 from dovetail import kernel_cache
 from dovetail.engine.kernel.build import Pair, builder, pair_of
 from dovetail.kube.conversion.settings import Settings
+from dovetail.model.not_compiled import why
 from dovetail.model.pod import Profile
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
@@ -82,8 +83,7 @@ class Workshop:
             await asyncio.to_thread(warm, pairs, True)
             return took
         except Exception as error:  # numba's own errors are of many kinds, none of them ours
-            first = (str(error).splitlines() or [""])[0]
-            raise NotCompiled(f"{type(error).__name__}: {first}") from error
+            raise NotCompiled(why(error)) from error
 
     def _missing(self, pairs: Sequence[Pair]) -> list[Pair]:
         """Those that are not on disk for this machine."""
@@ -107,7 +107,7 @@ async def _in_child(names: Sequence[str]) -> None:
             await child.wait()
     if child.returncode:
         last = said.decode(errors="replace").strip().splitlines()[-1:]
-        raise RuntimeError(f"the compiling process ended with code {child.returncode}: {''.join(last)}")
+        raise RuntimeError(": ".join((f"the compiling process ended with code {child.returncode}", *last)))
 
 
 def _mark(pair: Pair) -> str:
@@ -118,9 +118,13 @@ def _mark(pair: Pair) -> str:
 
 
 def main(names: Sequence[str]) -> int:
-    """The child."""
+    """The child. Its parent logs the last line of stderr."""
     os.nice(NICE)
-    warm([read(name) for name in names], kernel_cache.prepare())
+    try:
+        warm([read(name) for name in names], kernel_cache.prepare())
+    except Exception as error:  # numba and LLVM raise errors of any kind, with messages of many lines
+        print(why(error), file=sys.stderr)
+        return 1
     return 0
 
 

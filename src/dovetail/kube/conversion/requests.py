@@ -177,11 +177,6 @@ def _parts(template: Template, vendors: Vendors, refusals: _Refusals, problems: 
     return parts
 
 
-def kinds_of(spec: objects.PodSpec) -> tuple[ContainerKind, ...]:
-    """Of the containers in HAMi's order: the positions of a device string."""
-    return tuple(given.kind for given in _containers(spec))
-
-
 def _part(template: Template, given: _Given, vendors: Vendors, problems: Problems) -> _Part:
     container, kind, at = given
     path, where, resources = f"{template.path}.{at}", template.where, container.resources

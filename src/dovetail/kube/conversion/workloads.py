@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 
+import msgspec
+
 from dovetail.kube.conversion.admission import Admission
-from dovetail.kube.conversion.assigned import has_record, without_finished_init
 from dovetail.kube.conversion.groups import GroupName, named_group
 from dovetail.kube.conversion.known_names import check_workload_names, names_of
-from dovetail.kube.conversion.owners import NEWEST, Owners, controller, created, maker, owners
-from dovetail.kube.conversion.records import account
-from dovetail.kube.conversion.requests import Template, kinds_of, pod_from, renamed
+from dovetail.kube.conversion.owners import NEWEST, Owners, controller, maker, owners
+from dovetail.kube.conversion.reading import TERMINAL, Held, asked_by, first_held, identified, is_passed_over, stored
+from dovetail.kube.conversion.requests import Template, pod_from, renamed
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.files.custom_workloads import PodSet
 from dovetail.kube.files.decode import CustomWorkload, Found, Objects
@@ -28,7 +29,6 @@ from dovetail.model.pod import Pod, RunningPod
 from dovetail.model.reason import Reason
 from dovetail.model.rules import Toleration
 
-TERMINAL = ("Succeeded", "Failed")
 MADE_BY_OPERATORS = ("Job", "StatefulSet", "Deployment", "ReplicaSet")  # which pods are then made by
 VOLCANO_GROUP = "scheduling.volcano.sh"
 MOST_REPLICAS = 100_000  # of one workload
@@ -57,8 +57,12 @@ class Pending:
 class Bound:
     """A pod that holds a node."""
 
-    running: RunningPod
+    held: Held
     where: str
+
+    @property
+    def running(self) -> RunningPod:
+        return self.held.running
 
 
 @dataclass(slots=True)
@@ -106,11 +110,8 @@ class Context:
     problems: Problems
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # name -> labels
 
-    def settings_for(self, source: objects.Pod | objects.PodTemplate, namespace: str) -> Settings:
-        labels = (source.metadata.labels, self.namespaces.get(namespace, {}))
-        if isinstance(source, objects.Pod) and _exists(source):
-            return self.settings.under(*labels)
-        return self.settings.before_admission(source.spec, *labels)
+    def labels_of(self, namespace: str) -> Mapping[str, str]:
+        return self.namespaces.get(namespace, {})
 
 
 def expand(found: Objects, context: Context) -> Expansion:
@@ -136,23 +137,20 @@ def expand(found: Objects, context: Context) -> Expansion:
 
 
 def _existing(item: Found, who: Owners, owned: defaultdict[str, _Owned], result: Expansion, context: Context) -> None:
-    source: objects.Pod = item.value
-    owner = who.of_pod(source.metadata, item.namespace)
-    for each in dict.fromkeys((owner, maker(source.metadata, item.namespace))):
-        owned[each].count(source)
-    if source.status.phase in TERMINAL:
+    given: objects.Pod = item.value
+    for each in dict.fromkeys((who.of_pod(given.metadata, item.namespace), maker(given.metadata, item.namespace))):
+        owned[each].count(given)
+    if given.status.phase in TERMINAL:
         return
-    going = bool(source.metadata.deletion_timestamp)
-    node = source.spec.node_name
-    if node:
-        result.bound.append(Bound(_running(item, owner, result.uids, context), item.where))
-    elif going:
+    if given.spec.node_name:
+        result.bound.append(_bound(_stored(item, result.uids, context), who, item.where, context))
+    elif given.metadata.deletion_timestamp:
         context.problems.note(
             item.where, "metadata.deletionTimestamp", "is set and the pod was never placed; it is left out"
         )
     else:
-        pod = _pod(item, source, "spec", context, context.problems)
-        pod = _with_identity(pod, item, owner, result.uids, context)
+        source = _stored(item, result.uids, context)
+        pod = identified(_pod(item, source, context), source, who, item.where, context.problems)
         result.pending.append(Pending(pod, item.where))
 
 
@@ -166,57 +164,49 @@ def _daemon_target(spec: objects.PodSpec) -> str:
     return ""
 
 
-def _with_identity(pod: Pod, item: Found, owner: str, uids: set[str], context: Context) -> Pod:
-    """Uid, owner, group and age. Everything that is held is held by a uid, so no two pods may share one."""
-    meta: objects.Meta = item.value.metadata
-    uid = meta.uid or pod.uid
+def _stored(item: Found, uids: set[str], context: Context) -> objects.Pod:
+    """With its names and uid. Everything that is held is held by a uid, so no two pods may share one."""
+    uid = item.value.metadata.uid or f"{item.namespace}/{item.name}"
     if uid in uids:
         context.problems.warning(
             item.where, "metadata.uid", "is also another pod's; namespace and name are used instead"
         )
-        uid = pod.uid
+        uid = f"{item.namespace}/{item.name}"
     uids.add(uid)
-    made_by, group = maker(meta, item.namespace), named_group(meta, item.value.spec, item.namespace)
-    age = created(meta, item.where, context.problems)
-    return replace(pod, uid=uid, owner=owner, maker=made_by, group=group, created=age)
+    return stored(item.value, item.namespace, item.name, uid)
 
 
-def _running(item: Found, owner: str, uids: set[str], context: Context) -> RunningPod:
-    source: objects.Pod = item.value
+def _bound(source: objects.Pod, who: Owners, where: str, context: Context) -> Bound:
     quiet = Problems()  # what is noted of a pod that runs already helps nobody; what is wrong is worth a warning
-    pod = _pod(item, source, "spec", context, quiet)
+    pod = identified(_as_it_is(source, where, context, quiet), source, who, where, context.problems)
     for problem in quiet.found():
         if problem.severity == "error":
             message = f"{problem.message}; the pod runs, and what could be read of it is counted"
             context.problems.warning(problem.where, problem.field, message)
-    pod = replace(_with_identity(pod, item, owner, uids, context), refusal=None)
-    settings, annotations, node = context.settings, source.metadata.annotations, source.spec.node_name
-    ours, where = source.spec.scheduler_name in settings.schedulers, item.where
-    found = account(pod, node, annotations, settings.vendors, settings.seals, where, context.problems, ours)
-    shares = found.shares
-    if shares is not None:
-        shares = without_finished_init(shares, kinds_of(source.spec), source)
-    return RunningPod(pod, node, shares, found.trust)
+    return Bound(first_held(pod, source, context.settings, where, context.problems), where)
 
 
-def _pod(
-    item: Found, source: objects.Pod | objects.PodTemplate, path: str, context: Context, problems: Problems
-) -> Pod:
-    settings = context.settings_for(source, item.namespace)
-    if isinstance(source, objects.Pod) and source.spec.node_name and _has_record(source, context):
-        settings = context.settings  # it was admitted, whatever its labels ask of HAMi's webhook by now
-    if isinstance(source, objects.Pod) and _exists(source):
-        admitted = context.admission.with_priority(source.spec, item.where, problems)
-    else:
-        admitted = context.admission.admit(source.spec, item.namespace, settings.vendors, item.where, problems)
-    status = source.status if isinstance(source, objects.Pod) else None
+def _pod(item: Found, source: objects.Pod, context: Context) -> Pod:
+    """A pod that waits, or one that is still to be made, as the API server would store it."""
+    if _exists(item.value):
+        return _as_it_is(source, item.where, context, context.problems)
+    return _to_be_made(item, source, "spec", context)
+
+
+def _as_it_is(source: objects.Pod, where: str, context: Context, problems: Problems) -> Pod:
+    """A pod that exists: admission is over. Only its priority may be missing, as people leave it out of files."""
+    spec = context.admission.with_priority(source.spec, where, problems)
+    passed_over = is_passed_over(source, context.labels_of(source.metadata.namespace), context.settings)
+    return asked_by(msgspec.structs.replace(source, spec=spec), passed_over, context.settings, where, problems)
+
+
+def _to_be_made(item: Found, source: objects.Pod | objects.PodTemplate, path: str, context: Context) -> Pod:
+    labels = (source.metadata.labels, context.labels_of(item.namespace))
+    settings = context.settings.before_admission(source.spec, *labels)
+    admitted = context.admission.admit(source.spec, item.namespace, settings.vendors, item.where, context.problems)
     template = Template(item.where, path, item.namespace, item.name, source.metadata, admitted)
-    template = replace(template, exists=False) if status is None else replace(template, status=status)
-    return pod_from(template, settings, problems)
-
-
-def _has_record(source: objects.Pod, context: Context) -> bool:
-    return has_record(source.metadata.annotations, context.settings.vendors)
+    template = replace(template, exists=isinstance(source, objects.Pod))
+    return pod_from(template, settings, context.problems)
 
 
 def _exists(source: objects.Pod) -> bool:
@@ -256,7 +246,7 @@ def _missing(
     wanted = 1 if item.kind == "DaemonSet" else _wanted(item, exists, names, context.problems)
     if wanted <= 0:
         return
-    pod = _pod(item, template, "spec.template.spec", context, context.problems)
+    pod = _to_be_made(item, template, "spec.template.spec", context)
     made_by = f"{item.kind}/{item.namespace}/{item.name}"
     group = named_group(template.metadata, template.spec, item.namespace)
     pod = replace(pod, owner=owner, maker=made_by, group=group, created=NEWEST)
@@ -299,7 +289,7 @@ def _missing_of_custom(item: Found, seen: _Seen, result: Expansion, context: Con
         if len(result.pending) + wanted > MOST_PODS:
             problems.error(item.where, one.path, f"more than {MOST_PODS} pods; these are left out")
             continue
-        pod = _pod(item, template, one.spec_path, context, problems)
+        pod = _to_be_made(item, template, one.spec_path, context)
         owner = f"{item.kind}/{item.namespace}/{item.name}"
         group = named_group(template.metadata, template.spec, item.namespace) or gang
         pod = replace(pod, owner=owner, maker=owner, group=group, created=NEWEST)

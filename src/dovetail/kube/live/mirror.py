@@ -12,12 +12,13 @@ from dovetail.kube.api.typed import is_older
 from dovetail.kube.api.watch import Changed, Deleted, Event, NotServed, Replaced
 from dovetail.kube.conversion.gangs import Gangs
 from dovetail.kube.conversion.groups import GroupName, Standing
+from dovetail.kube.conversion.reading import TERMINAL
+from dovetail.kube.conversion.settling import SETTLE_SECONDS, Settling, oldest_first
 from dovetail.kube.live.known import Known, Stand
 from dovetail.kube.live.namespaces import Namespaces
 from dovetail.kube.live.patience import is_refusal
-from dovetail.kube.live.reader import EPOCH, TERMINAL, Reader
+from dovetail.kube.live.reader import EPOCH, Reader
 from dovetail.kube.live.set_aside import Fault
-from dovetail.kube.live.settling import SETTLE_SECONDS, Settling, oldest_first
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problem
 from dovetail.model.events import (

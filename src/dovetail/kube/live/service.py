@@ -20,6 +20,7 @@ from dovetail.kube.api.retry import retrying
 from dovetail.kube.api.typed import version_of
 from dovetail.kube.conversion.gangs import Gangs
 from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.conversion.settling import SETTLE_SECONDS
 from dovetail.kube.live.binder import Binder
 from dovetail.kube.live.driver import Driver
 from dovetail.kube.live.election import TERMS, Arrival, Election, OtherNames, Terms
@@ -31,7 +32,6 @@ from dovetail.kube.live.lease import Marks
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.peers import Overlap, Peers
 from dovetail.kube.live.reader import Reader
-from dovetail.kube.live.settling import SETTLE_SECONDS
 from dovetail.kube.live.sources import Sources
 from dovetail.kube.live.tell import Condition, Teller
 from dovetail.kube.live.volume_mirror import VolumeMirror

@@ -30,7 +30,6 @@ from dovetail.policies.rows import Bytes
 class Promise(NamedTuple):
     pod: Pod
     node: str
-    shares: tuple[Share, ...]
 
 
 class Nominated:
@@ -39,10 +38,11 @@ class Nominated:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.promised: dict[str, Promise] = {}  # by the pod's UID
+        self.cards_for: Callable[[Pod, str], tuple[Share, ...]] = lambda pod, node: ()  # which would be the pod's there
 
-    def promise(self, pod: Pod, node: str, shares: tuple[Share, ...]) -> None:
+    def promise(self, pod: Pod, node: str) -> None:
         """Keep the node for the pod, in place of another if one was kept. The node may be one that comes later."""
-        self.promised[pod.uid] = Promise(pod, node, shares)
+        self.promised[pod.uid] = Promise(pod, node)
 
     def forget(self, uid: str) -> None:
         self.promised.pop(uid, None)
@@ -68,16 +68,18 @@ class Nominated:
 
     @contextmanager
     def booked(self, promises: Iterable[Promise]) -> Iterator[None]:
-        """As if they had come: of what is only tried, those who wait are not told."""
+        """As if they had come, in their order: of what is only tried, those who wait are not told.
+
+        Which cards would be theirs is asked now: when they were promised their nodes, less may have been known of them.
+        """
         told = [news for news in self._news() if news.wanted]
         for news in told:
             news.wanted = False
         try:
             with self._ledger.transaction():
-                for pod, node, shares in promises:
-                    cards = self._ledger.places.columns(self._ledger.row_of[node])  # others than then, perhaps
-                    there = tuple(share for share in shares if share.uuid in cards)
-                    self._ledger.book_observed(pod, node, there, assumed=True)
+                for pod, node in sorted(promises, key=lambda one: (one.pod.order, one.pod.uid)):
+                    shares = self.cards_for(pod, node) if pod.wants_devices else ()
+                    self._ledger.book_observed(pod, node, shares, assumed=True)
                 yield
         finally:
             for news in told:

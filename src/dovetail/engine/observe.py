@@ -133,14 +133,13 @@ class Observed:
     def _book_again(self, row: int, uids: Sequence[str]) -> None:
         """Take the pods off the row and book them again: records first, then guesses, most important first."""
         ledger, node = self._ledger, self._ledger.nodes[row].name
-        pods = sorted(
-            (ledger.pods.pod(uid) for uid in uids), key=lambda p: (p.uid not in self._records, p.order, p.uid)
-        )
+        recorded = self._records if not self._kubelet_picks(node) else {}
+        pods = sorted((ledger.pods.pod(uid) for uid in uids), key=lambda p: (p.uid not in recorded, p.order, p.uid))
         ledger.release_all([pod.uid for pod in pods])
         self._squeezed.discard(row)
         for pod in pods:
             try:
-                if pod.uid in self._records and not self._kubelet_picks(node):
+                if pod.uid in recorded:
                     self._book_record(pod, node)
                 else:
                     self._guess(pod, node)

@@ -66,6 +66,7 @@ class Scheduler(Placer):
         self.ledger.witnesses.append(self.members)
         self.wake = Wake(self.waiting, self.ledger, self.requests, self.kernel)
         self._observed = Observed(self)
+        self.nominated.cards_for = lambda pod, node: assume(self, pod, node)[0]
         self.faults = Faults(self)
         self.retries = Retries(self)
         self._news = News()
@@ -188,7 +189,7 @@ class Scheduler(Placer):
     def _nominate(self, at: float, pod: Pod, node: str) -> tuple[Effect, ...]:
         row = self.nominated.row_of(pod.uid)
         if node:
-            self.nominated.promise(pod, node, assume(self, pod, node)[0])
+            self.nominated.promise(pod, node)
         else:
             self.nominated.forget(pod.uid)
         group = self.waiting.group_of(pod.uid)

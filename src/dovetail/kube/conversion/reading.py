@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from dovetail.kube.conversion.assigned import has_record, without_finished_init
-from dovetail.kube.conversion.bounded import pod_labels
+from dovetail.kube.conversion.bounded import pod_labels, readable
 from dovetail.kube.conversion.groups import named_group
 from dovetail.kube.conversion.owners import Owners, created, maker
 from dovetail.kube.conversion.records import CHANGED, UNVERIFIED, Account, account, trace_of
@@ -68,6 +68,11 @@ def stored(source: objects.Pod, namespace: str, name: str = "", uid: str = "") -
     return msgspec.structs.replace(source, metadata=msgspec.structs.replace(meta, uid=uid, **names))
 
 
+def is_ending(namespace: objects.Namespace) -> bool:
+    """Whether the namespace is being deleted: the API server refuses every Binding in it, and its pods end soon."""
+    return bool(namespace.metadata.deletion_timestamp)
+
+
 def is_passed_over(source: objects.Pod, namespace: Mapping[str, str], settings: Settings) -> bool:
     """Whether HAMi's webhook passed over the pod. `namespace`: the labels of its namespace.
 
@@ -81,7 +86,7 @@ def is_passed_over(source: objects.Pod, namespace: Mapping[str, str], settings: 
 def asked_by(source: objects.Pod, passed_over: bool, settings: Settings, where: str, problems: Problems) -> Pod:
     """What the pod asks for, by its spec and annotations. `settings` are those of its scheduler's name."""
     settings = settings.without_webhook if passed_over else settings
-    meta, spec = source.metadata, source.spec
+    meta, spec = readable(source.metadata), source.spec
     if spec.node_name:
         spec = msgspec.structs.replace(spec, node_name="")  # where it is, not where it must be
     template = Template(where, "spec", meta.namespace, meta.name, meta, spec, resized(source.status))
@@ -108,11 +113,11 @@ def first_held(
     pod: Pod, source: objects.Pod, settings: Settings, where: str, problems: Problems, stay: Stay = UNSEEN
 ) -> Held:
     """What the record of a pod that has a node is worth when it is first seen (ADR 13, ADR 16)."""
-    node, notes, seals = source.spec.node_name, source.metadata.annotations, settings.seals
+    node, notes, seals = source.spec.node_name, readable(source.metadata).annotations, settings.seals
     pod = replace(pod, refusal=None)  # it runs: what is wrong with its spec no longer matters
     ours = source.spec.scheduler_name in settings.schedulers
     found = account(pod, node, notes, settings.vendors, seals, where, problems, ours, stay.placed_itself)
-    trace = trace_of(notes, settings.vendors)
+    trace = trace_of(source.metadata.annotations, settings.vendors)
     final = found.sealed or bool(found.doubt) or (stay.waited and ours)
     running = RunningPod(pod, node, found.shares, found.trust)
     proves = found.sealed or not seals

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from dovetail.kube.conversion.amounts import added, amounts
+from dovetail.kube.conversion.amounts import added, amounts, within_priorities
 from dovetail.kube.conversion.asks import Asked, asked
 from dovetail.kube.conversion.bounded import Excess, bounded_meta, bounded_spec, listed
 from dovetail.kube.conversion.known_names import check_pod_names, names_of
@@ -104,7 +104,7 @@ def pod_from(template: Template, settings: Settings, problems: Problems) -> Pod:
         device_rules=_device_rules(template.meta.annotations, settings.vendors, where, beside, refusals),
         node_rules=rules,
         profile=profile,
-        priority=spec.priority or 0,
+        priority=within_priorities(spec.priority or 0),
         scheduler=spec.scheduler_name,
         quota_use=use,
         refusal=refusals.first,

@@ -17,7 +17,16 @@ from dovetail.kube.conversion.admission import Admission
 from dovetail.kube.conversion.groups import GroupName, named_group
 from dovetail.kube.conversion.known_names import check_workload_names, names_of
 from dovetail.kube.conversion.owners import NEWEST, Owners, controller, maker, owners
-from dovetail.kube.conversion.reading import TERMINAL, Held, asked_by, first_held, identified, is_passed_over, stored
+from dovetail.kube.conversion.reading import (
+    TERMINAL,
+    Held,
+    asked_by,
+    first_held,
+    identified,
+    is_ending,
+    is_passed_over,
+    stored,
+)
 from dovetail.kube.conversion.requests import Template, pod_from, renamed
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.files.custom_workloads import PodSet
@@ -51,6 +60,8 @@ class Pending:
 
     pod: Pod
     where: str
+    nominated: str = ""  # status.nominatedNodeName: the node that is being cleared for it
+    exists: bool = False  # the API server has admitted it
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +119,10 @@ class Context:
     admission: Admission
     nodes: Sequence[Node]
     problems: Problems
-    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # name -> labels
+    namespaces: Mapping[str, objects.Namespace] = field(default_factory=dict)  # by name
 
     def labels_of(self, namespace: str) -> Mapping[str, str]:
-        return self.namespaces.get(namespace, {})
+        return self.namespaces[namespace].metadata.labels if namespace in self.namespaces else {}
 
 
 def expand(found: Objects, context: Context) -> Expansion:
@@ -144,6 +155,8 @@ def _existing(item: Found, who: Owners, owned: defaultdict[str, _Owned], result:
         return
     if given.spec.node_name:
         result.bound.append(_bound(_stored(item, result.uids, context), who, item.where, context))
+    elif _is_ending(item, context):
+        return
     elif given.metadata.deletion_timestamp:
         context.problems.note(
             item.where, "metadata.deletionTimestamp", "is set and the pod was never placed; it is left out"
@@ -151,7 +164,7 @@ def _existing(item: Found, who: Owners, owned: defaultdict[str, _Owned], result:
     else:
         source = _stored(item, result.uids, context)
         pod = identified(_pod(item, source, context), source, who, item.where, context.problems)
-        result.pending.append(Pending(pod, item.where))
+        result.pending.append(Pending(pod, item.where, given.status.nominated_node_name, _exists(given)))
 
 
 def _daemon_target(spec: objects.PodSpec) -> str:
@@ -209,6 +222,16 @@ def _to_be_made(item: Found, source: objects.Pod | objects.PodTemplate, path: st
     return pod_from(template, settings, context.problems)
 
 
+def _is_ending(item: Found, context: Context) -> bool:
+    """The API server refuses every Binding, and every new pod, in a namespace that is being deleted."""
+    namespace = context.namespaces.get(item.namespace)
+    if namespace is None or not is_ending(namespace):
+        return False
+    message = f"Namespace {item.namespace} is being deleted; nothing new is placed there"
+    context.problems.note(item.where, "metadata.namespace", message)
+    return True
+
+
 def _exists(source: objects.Pod) -> bool:
     """Read from a cluster, where every pod has a uid, or running somewhere; else it is still to be made."""
     return bool(source.metadata.uid or source.spec.node_name)
@@ -244,7 +267,7 @@ def _missing(
         owner = f"{above.kind}/{item.namespace}/{above.name}"
     exists = owned[f"{item.kind}/{item.namespace}/{item.name}"]  # its own pods, not those of its siblings
     wanted = 1 if item.kind == "DaemonSet" else _wanted(item, exists, names, context.problems)
-    if wanted <= 0:
+    if wanted <= 0 or _is_ending(item, context):
         return
     pod = _to_be_made(item, template, "spec.template.spec", context)
     made_by = f"{item.kind}/{item.namespace}/{item.name}"
@@ -280,6 +303,8 @@ def _missing_of_custom(item: Found, seen: _Seen, result: Expansion, context: Con
     made, problems = workload.made, context.problems
     if made.rests:
         problems.note(item.where, made.rests, f"the {item.kind} makes no pods at present")
+        return
+    if _is_ending(item, context):
         return
     names, exists = seen.pods[item.namespace], seen.owned[item.namespace]
     gang = _gang_of(item, seen, result)

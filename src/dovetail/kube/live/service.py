@@ -276,8 +276,12 @@ class Service:
     async def _list(self, driver: Driver) -> None:
         """Everything there is; deciding waits until all of it is known."""
         self.state, self.reflectors = "listing the cluster", self._sources.reflectors
+        first = self._sources.namespaces  # what a Namespace says of its pods is known before they are read
+        self._start(first.run())
+        await first.synced()
         for reflector in self.reflectors:
-            self._start(reflector.run())
+            if reflector is not first:
+                self._start(reflector.run())
         self._start(driver.run())
         self._start(driver.teller.run())
         waiting = [asyncio.create_task(reflector.synced()) for reflector in self.reflectors]

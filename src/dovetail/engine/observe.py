@@ -180,12 +180,15 @@ class Observed:
         return [f"has a record that fails its check; charged to {cards} cards of node {node} that could be its own"]
 
     def _guessed_after(self, pod: Pod, node: str) -> bool:
-        """Whether a pod that asks for something else was guessed before this one, although it comes after it."""
+        """Whether a pod was guessed before this one, although it comes after it, and that makes a difference: it asks
+        for something else, or the node's cards are not alike."""
         row = self._ledger.row_of.get(node)
         if row is None or row not in self._guessed:
             return False
+        uneven = len({(card.memory_mib, card.compute_milli) for card in self._ledger.nodes[row].devices}) > 1
         others = (self._ledger.pods.pod(uid) for uid in self._ledger.assumed_on(row))
-        return any((other.order, other.uid) > (pod.order, pod.uid) and _differ(other, pod) for other in others)
+        later = (other for other in others if (other.order, other.uid) > (pod.order, pod.uid))
+        return any(uneven or _differ(other, pod) for other in later)
 
     def _overbooked(self, node: str, uuids: set[str]) -> list[str]:
         """Cards of the node that pods hold more of than there is."""

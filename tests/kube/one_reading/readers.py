@@ -10,12 +10,14 @@ import asyncio
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, cast
 
+import msgspec
+
 from dovetail.engine.scheduler import Scheduler
-from dovetail.engine.usage import NodeUse, usage
+from dovetail.engine.usage import CardUse, NodeUse, usage
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.reflector import Reflector
 from dovetail.kube.api.watch import Changed, Replaced
@@ -63,8 +65,7 @@ class Picture:
 def by_files(items: Sequence[Object], everything: bool = True) -> Picture:
     """As `plan -f` reads the set."""
     problems = Problems()
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-    given = load(parse("set.json", text, problems), SETTINGS, problems, everything)
+    given = load(parse("set.json", text_of(items), problems), SETTINGS, problems, everything)
     scheduler, _ = start(given, OPTIONS)
     made = plan(given, OPTIONS)
     pending = {each.pod.uid: each for each in made.pending}
@@ -81,6 +82,10 @@ def by_files(items: Sequence[Object], everything: bool = True) -> Picture:
             if not _is_gated(each.pod)  # of gates the API server speaks itself
         },
     )
+
+
+def text_of(items: Sequence[Object]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
 
 
 def by_watches(items: Sequence[Object], dice: Random) -> Picture:
@@ -207,7 +212,17 @@ def _place(decision: Decision) -> tuple[str, tuple[Share, ...]]:
 
 def _holdings(scheduler: Scheduler) -> dict[str, tuple[str, tuple[Share, ...]]]:
     ledger = scheduler.ledger
-    return {uid: (str(ledger.node_of(uid)), tuple(ledger.held_shares(uid))) for uid in ledger.pods}
+    guessed = {uid: ledger.pods[uid].assumed for uid in ledger.pods}
+    return {uid: (str(ledger.node_of(uid)), _shares(ledger.held_shares(uid), guessed[uid])) for uid in ledger.pods}
+
+
+def _shares(shares: Iterable[Share], guessed: bool) -> tuple[Share, ...]:
+    """Which of two pods that ask alike has which of two cards alike is no fact, where their cards are guessed."""
+    return tuple(msgspec.structs.replace(share, uuid="guessed") if guessed else share for share in shares)
+
+
+def _use(card: CardUse) -> CardUse:
+    return replace(card, pods=("guessed",) * len(card.pods)) if card.assumed else card
 
 
 def _uses(uses: Iterable[NodeUse]) -> dict[str, tuple[Any, ...]]:
@@ -215,7 +230,7 @@ def _uses(uses: Iterable[NodeUse]) -> dict[str, tuple[Any, ...]]:
     return {
         one.node.name: (
             {name: much for name, much in one.used.items() if much},
-            sorted(one.cards, key=lambda card: card.device.uuid),  # those that only pods speak of stand in any order
+            sorted(map(_use, one.cards), key=str),  # those that only pods speak of stand in any order
             one.pods,
         )
         for one in uses

@@ -1,6 +1,6 @@
 """Sets of Kubernetes objects, right, wrong and hostile ones, as an API server could serve them.
 
-`object_set` draws from anything that has `random.Random`'s methods: a seed, or Hypothesis, which can shrink what it drew.
+`object_set` draws from anything that has `random.Random`'s methods: a seed, or Hypothesis, which can shrink a set.
 """
 
 from __future__ import annotations
@@ -328,3 +328,15 @@ def _is_made_by(item: Object, kind: str, namespace: str) -> bool:
     by = any(owner["kind"] == kind for owner in meta.get("ownerReferences", ()))
     there = phase not in ("Succeeded", "Failed") and "deletionTimestamp" not in meta
     return by and there and meta["namespace"] == namespace
+
+
+def admission_rules(dice: Random) -> list[Object]:
+    """Objects by which the API server changes pods that are made."""
+    high = _object("scheduling.k8s.io/v1", "PriorityClass", "high", value=dice.choice((1000, -5)))
+    high["globalDefault"] = _chance(dice, 0.3)
+    limits = [{"type": "Container", "default": {"cpu": "2"}, "defaultRequest": {"cpu": dice.choice(("1", "x"))}}]
+    scheduling = {"nodeSelector": {"zone": "a"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]}
+    runtime = _object("node.k8s.io/v1", "RuntimeClass", "kata", handler="kata", scheduling=scheduling)
+    runtime["overhead"] = {"podFixed": {"cpu": "250m"}}
+    ranges = [_object("v1", "LimitRange", "defaults", "ml", spec={"limits": limits})]
+    return [high, runtime, *(ranges if _chance(dice, 0.5) else [])]

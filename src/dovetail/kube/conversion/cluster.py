@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from dovetail.kube.conversion.admission import admission
+from dovetail.kube.conversion.file_pods import Bound, Context, Pending
 from dovetail.kube.conversion.gangs import groups_of
 from dovetail.kube.conversion.groups import Standing
 from dovetail.kube.conversion.nodes import MOST_NODES, NodeReading, nodes_from_pool, read_node
@@ -17,7 +18,7 @@ from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.conversion.settling import joined, refuses_new_pods, settled_nodes
 from dovetail.kube.conversion.vendors import Vendors
 from dovetail.kube.conversion.volumes import volume_facts
-from dovetail.kube.conversion.workloads import Bound, Context, Pending, expand
+from dovetail.kube.conversion.workloads import expand
 from dovetail.kube.files.decode import Found, NotPlaced, Objects, decode
 from dovetail.kube.files.documents import Document
 from dovetail.kube.objects.problems import InputError, Problem, Problems, printable

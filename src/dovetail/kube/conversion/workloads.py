@@ -7,34 +7,32 @@ Replicas that exist are not made twice. New ones are called `<workload>-<ordinal
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 
-import msgspec
-
-from dovetail.kube.conversion.admission import Admission
+from dovetail.kube.conversion.file_pods import (
+    Bound,
+    Context,
+    Pending,
+    bound_pod,
+    exists,
+    is_left_out,
+    made_pod,
+    pending_pod,
+    stored_pod,
+)
 from dovetail.kube.conversion.groups import GroupName, named_group
 from dovetail.kube.conversion.known_names import check_workload_names, names_of
 from dovetail.kube.conversion.owners import NEWEST, Owners, controller, maker, owners
-from dovetail.kube.conversion.reading import (
-    TERMINAL,
-    Held,
-    asked_by,
-    first_held,
-    identified,
-    is_ending,
-    is_passed_over,
-    stored,
-)
-from dovetail.kube.conversion.requests import Template, pod_from, renamed
-from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.conversion.reading import TERMINAL, identified
+from dovetail.kube.conversion.requests import renamed
 from dovetail.kube.files.custom_workloads import PodSet
 from dovetail.kube.files.decode import CustomWorkload, Found, Objects
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problems
 from dovetail.model.node import Node
-from dovetail.model.pod import Pod, RunningPod
+from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
 from dovetail.model.rules import Toleration
 
@@ -52,28 +50,6 @@ DAEMON_TOLERATIONS = (
     Toleration("node.kubernetes.io/pid-pressure", "Exists", effect="NoSchedule"),
     Toleration("node.kubernetes.io/unschedulable", "Exists", effect="NoSchedule"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A pod to be placed."""
-
-    pod: Pod
-    where: str
-    nominated: str = ""  # status.nominatedNodeName: the node that is being cleared for it
-    exists: bool = False  # the API server has admitted it
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A pod that holds a node."""
-
-    held: Held
-    where: str
-
-    @property
-    def running(self) -> RunningPod:
-        return self.held.running
 
 
 @dataclass(slots=True)
@@ -111,20 +87,6 @@ class Expansion:
     pod_groups: list[Found] = field(default_factory=list)  # which controllers would make
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What reading a pod needs to know."""
-
-    settings: Settings
-    admission: Admission
-    nodes: Sequence[Node]
-    problems: Problems
-    namespaces: Mapping[str, objects.Namespace] = field(default_factory=dict)  # by name
-
-    def labels_of(self, namespace: str) -> Mapping[str, str]:
-        return self.namespaces[namespace].metadata.labels if namespace in self.namespaces else {}
-
-
 def expand(found: Objects, context: Context) -> Expansion:
     """Existing pods, then what each workload lacks."""
     result = Expansion()
@@ -154,17 +116,17 @@ def _existing(item: Found, who: Owners, owned: defaultdict[str, _Owned], result:
     if given.status.phase in TERMINAL:
         return
     if given.spec.node_name:
-        result.bound.append(_bound(_stored(item, result.uids, context), who, item.where, context))
-    elif _is_ending(item, context):
+        result.bound.append(bound_pod(stored_pod(item, result.uids, context), who, item.where, context))
+    elif is_left_out(item, context):
         return
     elif given.metadata.deletion_timestamp:
         context.problems.note(
             item.where, "metadata.deletionTimestamp", "is set and the pod was never placed; it is left out"
         )
     else:
-        source = _stored(item, result.uids, context)
-        pod = identified(_pod(item, source, context), source, who, item.where, context.problems)
-        result.pending.append(Pending(pod, item.where, given.status.nominated_node_name, _exists(given)))
+        source = stored_pod(item, result.uids, context)
+        pod = identified(pending_pod(item, source, context), source, who, item.where, context.problems)
+        result.pending.append(Pending(pod, item.where, given.status.nominated_node_name, exists(given)))
 
 
 def _daemon_target(spec: objects.PodSpec) -> str:
@@ -175,66 +137,6 @@ def _daemon_target(spec: objects.PodSpec) -> str:
             if row.key == "metadata.name" and row.operator == "In" and len(row.values) == 1:
                 return row.values[0]
     return ""
-
-
-def _stored(item: Found, uids: set[str], context: Context) -> objects.Pod:
-    """With its names and uid. Everything that is held is held by a uid, so no two pods may share one."""
-    uid = item.value.metadata.uid or f"{item.namespace}/{item.name}"
-    if uid in uids:
-        context.problems.warning(
-            item.where, "metadata.uid", "is also another pod's; namespace and name are used instead"
-        )
-        uid = f"{item.namespace}/{item.name}"
-    uids.add(uid)
-    return stored(item.value, item.namespace, item.name, uid)
-
-
-def _bound(source: objects.Pod, who: Owners, where: str, context: Context) -> Bound:
-    quiet = Problems()  # what is noted of a pod that runs already helps nobody; what is wrong is worth a warning
-    pod = identified(_as_it_is(source, where, context, quiet), source, who, where, context.problems)
-    for problem in quiet.found():
-        if problem.severity == "error":
-            message = f"{problem.message}; the pod runs, and what could be read of it is counted"
-            context.problems.warning(problem.where, problem.field, message)
-    return Bound(first_held(pod, source, context.settings, where, context.problems), where)
-
-
-def _pod(item: Found, source: objects.Pod, context: Context) -> Pod:
-    """A pod that waits, or one that is still to be made, as the API server would store it."""
-    if _exists(item.value):
-        return _as_it_is(source, item.where, context, context.problems)
-    return _to_be_made(item, source, "spec", context)
-
-
-def _as_it_is(source: objects.Pod, where: str, context: Context, problems: Problems) -> Pod:
-    """A pod that exists: admission is over. Only its priority may be missing, as people leave it out of files."""
-    spec = context.admission.with_priority(source.spec, where, problems)
-    passed_over = is_passed_over(source, context.labels_of(source.metadata.namespace), context.settings)
-    return asked_by(msgspec.structs.replace(source, spec=spec), passed_over, context.settings, where, problems)
-
-
-def _to_be_made(item: Found, source: objects.Pod | objects.PodTemplate, path: str, context: Context) -> Pod:
-    labels = (source.metadata.labels, context.labels_of(item.namespace))
-    settings = context.settings.before_admission(source.spec, *labels)
-    admitted = context.admission.admit(source.spec, item.namespace, settings.vendors, item.where, context.problems)
-    template = Template(item.where, path, item.namespace, item.name, source.metadata, admitted)
-    template = replace(template, exists=isinstance(source, objects.Pod))
-    return pod_from(template, settings, context.problems)
-
-
-def _is_ending(item: Found, context: Context) -> bool:
-    """The API server refuses every Binding, and every new pod, in a namespace that is being deleted."""
-    namespace = context.namespaces.get(item.namespace)
-    if namespace is None or not is_ending(namespace):
-        return False
-    message = f"Namespace {item.namespace} is being deleted; nothing new is placed there"
-    context.problems.note(item.where, "metadata.namespace", message)
-    return True
-
-
-def _exists(source: objects.Pod) -> bool:
-    """Read from a cluster, where every pod has a uid, or running somewhere; else it is still to be made."""
-    return bool(source.metadata.uid or source.spec.node_name)
 
 
 def _expandable(found: Objects, problems: Problems) -> Iterator[Found]:
@@ -267,9 +169,9 @@ def _missing(
         owner = f"{above.kind}/{item.namespace}/{above.name}"
     exists = owned[f"{item.kind}/{item.namespace}/{item.name}"]  # its own pods, not those of its siblings
     wanted = 1 if item.kind == "DaemonSet" else _wanted(item, exists, names, context.problems)
-    if wanted <= 0 or _is_ending(item, context):
+    if wanted <= 0 or is_left_out(item, context):
         return
-    pod = _to_be_made(item, template, "spec.template.spec", context)
+    pod = made_pod(item, template, "spec.template.spec", context)
     made_by = f"{item.kind}/{item.namespace}/{item.name}"
     group = named_group(template.metadata, template.spec, item.namespace)
     pod = replace(pod, owner=owner, maker=made_by, group=group, created=NEWEST)
@@ -304,7 +206,7 @@ def _missing_of_custom(item: Found, seen: _Seen, result: Expansion, context: Con
     if made.rests:
         problems.note(item.where, made.rests, f"the {item.kind} makes no pods at present")
         return
-    if _is_ending(item, context):
+    if is_left_out(item, context):
         return
     names, exists = seen.pods[item.namespace], seen.owned[item.namespace]
     gang = _gang_of(item, seen, result)
@@ -314,7 +216,7 @@ def _missing_of_custom(item: Found, seen: _Seen, result: Expansion, context: Con
         if len(result.pending) + wanted > MOST_PODS:
             problems.error(item.where, one.path, f"more than {MOST_PODS} pods; these are left out")
             continue
-        pod = _to_be_made(item, template, one.spec_path, context)
+        pod = made_pod(item, template, one.spec_path, context)
         owner = f"{item.kind}/{item.namespace}/{item.name}"
         group = named_group(template.metadata, template.spec, item.namespace) or gang
         pod = replace(pod, owner=owner, maker=owner, group=group, created=NEWEST)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.kube.conversion import cluster, file_pods
+from dovetail.kube.conversion import cluster, file_pods, reading
 from dovetail.kube.conversion.admission import Admission, admission
 from dovetail.kube.conversion.reading import Held
 from dovetail.kube.files.decode import decode
@@ -115,7 +115,7 @@ def _admitted(item: Object, rules: Admission, namespaces: dict[str, dict[str, st
 
 
 def _files_believe_no_record(broken: pytest.MonkeyPatch) -> None:
-    read = file_pods.first_held
+    read = reading.first_held
 
     def unread(*words: Any) -> Held:
         held = read(*words)

@@ -29,6 +29,7 @@ class Lack:
     gathering: Gathering | None = None  # of a gang that was not placed
     quota: str = ""  # which quota would be exceeded, and by how much; or which claim no node can serve
     only_quota: bool = False  # without the quota on devices some node would take the pod
+    cause: Reason = Reason.NO_NODES  # why it waits, as far as no node is to blame; NO_NODES: ask the nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,8 @@ class PlannedPod:
             return self.pod.refusal.reason
         if self.lack.only_quota:
             return Reason.QUOTA
+        if self.lack.gathering is not None and not asks_nodes(self.decision.reason):  # it waits for the next member
+            return Reason.GROUP_NOT_PLACED if asks_nodes(self.lack.cause) else self.lack.cause
         return blocking(self.decision.reason, self.lack.verdicts)
 
 
@@ -124,7 +127,7 @@ def _lack(scheduler: Scheduler, pod: Pod, reason: Reason, gathering: Gathering |
     """`reason`: why it waits, as far as no node is to blame."""
     which = refused_by(scheduler, pod, reason)
     quota = only_device_quota(scheduler, pod) if not which and asks_nodes(reason) else ""
-    return Lack(verdicts(scheduler, pod), gathering, which or quota, bool(quota))
+    return Lack(verdicts(scheduler, pod), gathering, which or quota, bool(quota), reason)
 
 
 def _gang_lack(scheduler: Scheduler, group: Group) -> Lack:

@@ -203,6 +203,15 @@ def test_a_gang_that_lacks_one_member_says_so_of_the_gang() -> None:
     assert found.told["uid-p"][1].startswith("0 of 1 members of ml/g fit, 1 must start together beside 1 that runs")
 
 
+def test_a_member_with_a_missing_claim_names_what_the_gangs_next_member_lacks() -> None:
+    labels, volumes = {"labels": {GROUP: "g"}}, [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    found = both(
+        gpu_node("n0"), pod_group("g", 2), pod("p", {"cpu": 99}, labels), pod("q", {}, labels, volumes=volumes)
+    )
+    assert found.told["uid-q"] == found.told["uid-p"]
+    assert found.told["uid-q"][0] == "Unschedulable"
+
+
 def test_a_member_that_is_refused_itself_says_why_though_its_gang_is_incomplete() -> None:
     wrong = pod("p", {GPU: "x"}, {"labels": {GROUP: "g"}})
     assert both(gpu_node("n0"), pod_group("g", 2), wrong).told["uid-p"][0] == "InvalidRequest"

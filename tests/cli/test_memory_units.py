@@ -43,7 +43,7 @@ def test_the_quota_is_charged_in_mib(plan_json: PlanJson, hard: str | int, waits
     plan = plan_json("-f", "-", stdin=text(HAMI, quota(hard), asking("16Gi")))
     assert plan["summary"]["pending"] == waits
     if waits:
-        assert plan["pending"][0]["reason"] == "ResourceQuotaNotFit"
+        assert plan["pending"][0]["reason"] == "QuotaExceeded"
 
 
 @pytest.mark.parametrize("quotas", [(), (quota(2000),)])

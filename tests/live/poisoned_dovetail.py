@@ -5,10 +5,11 @@ The fault is put in here, from outside: nothing in the product knows of it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dovetail.cli.main import main
-from dovetail.kube.live.reader import Reader
+from dovetail.kube.live.reader import NO_LABELS, Reader
 from dovetail.kube.objects import core as objects
 
 POISONED = "poisoned"
@@ -17,10 +18,10 @@ POISONED = "poisoned"
 def poison() -> None:
     original = Reader.pod
 
-    def pod(self: Reader, source: objects.Pod, admitted: bool = False) -> Any:
+    def pod(self: Reader, source: objects.Pod, namespace: Mapping[str, str] = NO_LABELS) -> Any:
         if source.metadata.name == POISONED:
             raise KeyError("poison")
-        return original(self, source, admitted)
+        return original(self, source, namespace)
 
     Reader.pod = pod  # type: ignore[method-assign]
 

@@ -21,12 +21,12 @@ from dovetail.kube.api.errors import ApiError, Forbidden, NotFound
 from dovetail.kube.api.kubeconfig import ConfigError, find
 from dovetail.kube.api.typed import Reader as Typed
 from dovetail.kube.conversion.seals import SEAL, Seals
+from dovetail.kube.conversion.settling import SETTLE_SECONDS
 from dovetail.kube.files import documents
 from dovetail.kube.files.decode import decode
 from dovetail.kube.live.checkup import CHECKS, Finding, findings, look
 from dovetail.kube.live.lease import ROOT, Lease
 from dovetail.kube.live.reader import Reader
-from dovetail.kube.live.settling import SETTLE_SECONDS
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import InputError, Problems, printable
 

@@ -30,7 +30,7 @@ from dovetail.policies.rows import Bytes
 class Promise(NamedTuple):
     pod: Pod
     node: str
-    shares: tuple[Share, ...]
+    shares: tuple[Share, ...] | None = None  # cards that were planned for it; None = nobody has chosen any
 
 
 class Nominated:
@@ -39,8 +39,9 @@ class Nominated:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.promised: dict[str, Promise] = {}  # by the pod's UID
+        self.cards_for: Callable[[Pod, str], tuple[Share, ...]] = lambda pod, node: ()  # which would be the pod's there
 
-    def promise(self, pod: Pod, node: str, shares: tuple[Share, ...]) -> None:
+    def promise(self, pod: Pod, node: str, shares: tuple[Share, ...] | None = None) -> None:
         """Keep the node for the pod, in place of another if one was kept. The node may be one that comes later."""
         self.promised[pod.uid] = Promise(pod, node, shares)
 
@@ -68,20 +69,29 @@ class Nominated:
 
     @contextmanager
     def booked(self, promises: Iterable[Promise]) -> Iterator[None]:
-        """As if they had come: of what is only tried, those who wait are not told."""
+        """As if they had come, in their order: of what is only tried, those who wait are not told.
+
+        Cards that were not planned are chosen now: when a pod was promised its node, less may have been known of it.
+        """
         told = [news for news in self._news() if news.wanted]
         for news in told:
             news.wanted = False
         try:
             with self._ledger.transaction():
-                for pod, node, shares in promises:
-                    cards = self._ledger.places.columns(self._ledger.row_of[node])  # others than then, perhaps
-                    there = tuple(share for share in shares if share.uuid in cards)
-                    self._ledger.book_observed(pod, node, there, assumed=True)
+                for one in sorted(promises, key=lambda one: (one.pod.order, one.pod.uid)):
+                    self._ledger.book_observed(one.pod, one.node, self._cards_of(one), assumed=True)
                 yield
         finally:
             for news in told:
                 news.wanted = True
+
+    def _cards_of(self, promise: Promise) -> tuple[Share, ...]:
+        if not promise.pod.wants_devices:
+            return ()
+        column = self._ledger.places.columns(self._ledger.row_of[promise.node])
+        if promise.shares is not None and all(share.uuid in column for share in promise.shares):
+            return promise.shares
+        return self.cards_for(promise.pod, promise.node)
 
     def _news(self) -> list[News]:
         return [witness for witness in self._ledger.witnesses if isinstance(witness, News)]

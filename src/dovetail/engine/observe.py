@@ -151,14 +151,13 @@ class Observed:
     def _book_again(self, row: int, uids: Sequence[str]) -> None:
         """Take the pods off the row and book them again: records first, then guesses, most important first."""
         ledger, node = self._ledger, self._ledger.nodes[row].name
-        pods = sorted(
-            (ledger.pods.pod(uid) for uid in uids), key=lambda p: (p.uid not in self._records, p.order, p.uid)
-        )
+        recorded = self._records if not self._kubelet_picks(node) else {}
+        pods = sorted((ledger.pods.pod(uid) for uid in uids), key=lambda p: (p.uid not in recorded, p.order, p.uid))
         ledger.release_all([pod.uid for pod in pods])
         self._squeezed.discard(row)
         for pod in pods:
             try:
-                if pod.uid in self._records and not self._kubelet_picks(node):
+                if pod.uid in recorded:
                     self._book_record(pod, node)
                 else:
                     self._guess(pod, node)
@@ -199,12 +198,15 @@ class Observed:
         return [f"has a record that fails its check; charged to {cards} cards of node {node} that could be its own"]
 
     def _guessed_after(self, pod: Pod, node: str) -> bool:
-        """Whether a pod that asks for something else was guessed before this one, although it comes after it."""
+        """Whether a pod was guessed before this one, although it comes after it, and that makes a difference: it asks
+        for something else, or the node's cards are not alike."""
         row = self._ledger.row_of.get(node)
         if row is None or row not in self._guessed:
             return False
+        uneven = len({(card.memory_mib, card.compute_milli) for card in self._ledger.nodes[row].devices}) > 1
         others = (self._ledger.pods.pod(uid) for uid in self._ledger.assumed_on(row))
-        return any((other.order, other.uid) > (pod.order, pod.uid) and _differ(other, pod) for other in others)
+        later = (other for other in others if (other.order, other.uid) > (pod.order, pod.uid))
+        return any(uneven or _differ(other, pod) for other in later)
 
     def _overbooked(self, node: str, uuids: set[str]) -> list[str]:
         """Cards of the node that pods hold more of than there is."""

@@ -67,6 +67,7 @@ class Scheduler:
         self.faults = Faults(self.ledger, self.waiting)
         self._observed = Observed(placer, self.faults)
         self.retries = Retries(self.waiting, self.wake, self.try_waiting)
+        self.nominated.cards_for = lambda pod, node: assume(placer, pod, node)[0]
         self._news = News()
         self.ledger.witnesses += (self.members, self._news)
         self.ledger.learners.append(self._learn_resources)
@@ -198,7 +199,7 @@ class Scheduler:
     def _nominate(self, at: float, pod: Pod, node: str) -> tuple[Effect, ...]:
         row = self.nominated.row_of(pod.uid)
         if node:
-            self.nominated.promise(pod, node, assume(self.placer, pod, node)[0])
+            self.nominated.promise(pod, node)
         else:
             self.nominated.forget(pod.uid)
         group = self.waiting.group_of(pod.uid)

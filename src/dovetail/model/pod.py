@@ -262,6 +262,7 @@ class Quota:
     hard: Mapping[str, int] = field(default_factory=dict)  # "requests.cpu" -> amount in the resource's unit
     device_memory_mib: Mapping[str, int] = field(default_factory=dict)  # vendor -> MiB over all cards
     device_compute_milli: Mapping[str, int] = field(default_factory=dict)  # vendor -> milli over all cards
+    waiting: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # uid of a pod that exists -> its use
 
 
 class Trust(IntEnum):

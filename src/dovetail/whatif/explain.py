@@ -9,13 +9,14 @@ from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.why.explain import Explanation
 from dovetail.engine.why.explain import explain as explain_decision
 from dovetail.engine.why.gathering import gathered, incomplete, is_gang, waiting
+from dovetail.engine.why.refused import only_device_quota, refused_by
 from dovetail.engine.why.suggest import Suggestion, alternatives, fewer_members
 from dovetail.model.decision import Decision
 from dovetail.model.events import Warn
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod, RunningPod
 from dovetail.model.reason import Reason
-from dovetail.whatif.plan import exceeded, refused_by
+from dovetail.whatif.rounds import decide
 from dovetail.whatif.situation import EngineOptions, Situation, start
 
 Means = Callable[[Pod], bool]
@@ -43,7 +44,7 @@ def explain(
     are meant and may raise.
     """
     scheduler, warnings = start(situation, options)
-    decisions = iter(scheduler.place(situation.groups))
+    decisions = iter(decide(scheduler, situation.groups))
     placed = [(group, pod, next(decisions)) for group in situation.groups for pod in group.pods]
     meant = [row for row in placed if means(row[1])]
     running = [held for held in situation.running if means(held.pod)]
@@ -80,13 +81,14 @@ def _pending(scheduler: Scheduler, group: Group, pod: Pod, decision: Decision) -
         return ExplainedPod(pod, None, decision, suggestions=fewer, why=incomplete(group))
     late = waiting(scheduler, group)
     if not is_gang(late, decision.reason):
-        why = refused_by(scheduler, pod, decision.reason)
+        why = refused_by(scheduler, pod, decision.reason) or only_device_quota(scheduler, pod)
         explanation = explain_decision(scheduler, pod, decision)
         return ExplainedPod(pod, None, decision, explanation, alternatives(scheduler, late, pod), why=why)
     with gathered(scheduler, late) as gathering:
         asked = gathering.left_out or pod
         explanation = explain_decision(scheduler, asked, decision)
-        why = f"{gathering.sentence}; the next finds {exceeded(scheduler, asked)}".rstrip()
+        which = refused_by(scheduler, asked, scheduler.reason(late, asked)) or only_device_quota(scheduler, asked)
+        why = f"{gathering.sentence}; the next finds {which}".rstrip()
     return ExplainedPod(pod, None, decision, explanation, alternatives(scheduler, late, asked), why=why)
 
 

@@ -9,6 +9,7 @@ from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.usage import NodeUse, usage
 from dovetail.engine.why.explain import verdicts
 from dovetail.engine.why.gathering import Gathering, gathered, incomplete, is_gang, waiting
+from dovetail.engine.why.refused import asks_nodes, only_device_quota, refused_by
 from dovetail.engine.why.verdict import Verdict, blocking, lacking
 from dovetail.engine.wording import in_one_sentence
 from dovetail.model.decision import Decision
@@ -16,6 +17,7 @@ from dovetail.model.events import Warn
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod
 from dovetail.model.reason import POD_LEVEL, Reason, sentence
+from dovetail.whatif.rounds import decide
 from dovetail.whatif.situation import EngineOptions, Situation, start
 
 
@@ -26,6 +28,8 @@ class Lack:
     verdicts: tuple[Verdict, ...] = ()
     gathering: Gathering | None = None  # of a gang that was not placed
     quota: str = ""  # which quota would be exceeded, and by how much; or which claim no node can serve
+    only_quota: bool = False  # without the quota on devices some node would take the pod
+    cause: Reason = Reason.NO_NODES  # why it waits, as far as no node is to blame; NO_NODES: ask the nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,12 @@ class PlannedPod:
     @property
     def reason(self) -> Reason:
         """What blocks at the nearest miss, or what no node can cure."""
+        if self.pod.refusal is not None:
+            return self.pod.refusal.reason
+        if self.lack.only_quota:
+            return Reason.QUOTA
+        if self.lack.gathering is not None and not asks_nodes(self.decision.reason):  # it waits for the next member
+            return Reason.GROUP_NOT_PLACED if asks_nodes(self.lack.cause) else self.lack.cause
         return blocking(self.decision.reason, self.lack.verdicts)
 
 
@@ -71,7 +81,7 @@ def plan(situation: Situation, options: EngineOptions) -> Plan:
     """Places everything, in the order of the groups, and says what every pending pod lacks in the end."""
     scheduler, warnings = start(situation, options)
     before = usage(scheduler)
-    decisions = iter(scheduler.place(situation.groups))
+    decisions = iter(decide(scheduler, situation.groups))
     outcomes = []
     for group in situation.groups:
         late = waiting(scheduler, group)
@@ -89,6 +99,8 @@ def why_pending(outcome: PlannedPod) -> str:
     lack = outcome.lack
     short = lack.quota or in_one_sentence(lacking(lack.verdicts))
     if lack.gathering is not None:
+        if lack.gathering.left_out is not None and not lack.verdicts:
+            short = short or sentence(Reason.NO_NODES)
         return f"{lack.gathering.sentence}; the next finds {short}" if short else lack.gathering.sentence
     if lack.quota:
         return lack.quota
@@ -111,8 +123,11 @@ def _with_lacks(scheduler: Scheduler, outcomes: Sequence[PlannedPod]) -> list[Pl
     return found
 
 
-def _lack(scheduler: Scheduler, pod: Pod, reason: Reason) -> Lack:
-    return Lack(verdicts(scheduler, pod), quota=refused_by(scheduler, pod, reason))
+def _lack(scheduler: Scheduler, pod: Pod, reason: Reason, gathering: Gathering | None = None) -> Lack:
+    """`reason`: why it waits, as far as no node is to blame."""
+    which = refused_by(scheduler, pod, reason)
+    quota = only_device_quota(scheduler, pod) if not which and asks_nodes(reason) else ""
+    return Lack(verdicts(scheduler, pod), gathering, which or quota, bool(quota), reason)
 
 
 def _gang_lack(scheduler: Scheduler, group: Group) -> Lack:
@@ -120,19 +135,7 @@ def _gang_lack(scheduler: Scheduler, group: Group) -> Lack:
         next_one = gathering.left_out
         if next_one is None:
             return Lack(gathering=gathering)
-        return Lack(verdicts(scheduler, next_one), gathering, exceeded(scheduler, next_one))
-
-
-def exceeded(scheduler: Scheduler, pod: Pod) -> str:
-    """Which quota the pod would exceed now, and by how much; "" = none."""
-    return scheduler.quotas.refusal(pod) or ""
-
-
-def refused_by(scheduler: Scheduler, pod: Pod, reason: Reason) -> str:
-    """Which quota or claim is why no node can take the pod; "" = neither is."""
-    if reason == Reason.QUOTA:
-        return exceeded(scheduler, pod)
-    return scheduler.related.volumes.why_refused(pod, reason)
+        return _lack(scheduler, next_one, scheduler.reason(group, next_one), gathering)
 
 
 def _shape(pod: Pod, reason: Reason) -> object:

@@ -11,13 +11,14 @@ from dovetail.model.events import (
     Effect,
     NamespaceChanged,
     NodeChanged,
+    PodNominated,
     PodObserved,
     SelectorChanged,
     VolumesChanged,
     Warn,
 )
 from dovetail.model.node import Node
-from dovetail.model.pod import Group, Profile, Quota, RunningPod
+from dovetail.model.pod import Group, Pod, Profile, Quota, RunningPod
 from dovetail.model.relations import Selector
 from dovetail.model.volumes import VolumeFact
 from dovetail.policies.titles import is_joint
@@ -40,7 +41,8 @@ class Situation:
 
     nodes: tuple[Node, ...] = ()  # by name
     running: tuple[RunningPod, ...] = ()  # by node, namespace, name
-    strays: tuple[RunningPod, ...] = ()  # pods whose node is not known: left out of everything else
+    strays: tuple[RunningPod, ...] = ()  # pods whose node is not known, likewise: they count in quotas and gangs
+    nominated: tuple[tuple[Pod, str], ...] = ()  # pods of the groups, and the node that is being cleared for each
     groups: tuple[Group, ...] = ()  # in the order in which they are served
     quotas: tuple[Quota, ...] = ()  # by namespace, name
     volumes: tuple[VolumeFact, ...] = ()  # by kind, namespace, name
@@ -74,6 +76,10 @@ def start(situation: Situation, options: EngineOptions) -> tuple[Scheduler, tupl
     effects += scheduler.handle(VolumesChanged(NOW, situation.volumes))
     for running in situation.running:
         effects += scheduler.handle(PodObserved(NOW, running))
+    for stray in situation.strays:
+        scheduler.handle(PodObserved(NOW, stray))  # what is odd about it concerns a node that is not known
+    for pod, promised in situation.nominated:
+        scheduler.handle(PodNominated(NOW, pod, promised))
     _tell(scheduler, situation)
     return scheduler, tuple(_warning(effect) for effect in effects)
 

@@ -11,9 +11,9 @@ import pytest
 
 from dovetail.kube.api.typed import Ref
 from dovetail.kube.api.watch import Changed, Deleted
+from dovetail.kube.conversion import reading
 from dovetail.kube.conversion.requests import pod_from
 from dovetail.kube.conversion.settings import Settings
-from dovetail.kube.live import reader as reading
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.reader import Reader
 from dovetail.kube.objects import core as objects

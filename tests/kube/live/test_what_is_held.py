@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dovetail.kube.conversion.settled import HANDSHAKE
+from dovetail.kube.conversion.settling import SETTLE_SECONDS
 from dovetail.kube.live.binder import Fate
-from dovetail.kube.live.settling import SETTLE_SECONDS
 from tests.kube.live.stage import Stage, gpu_node, waiting
 from tests.kube.manifests import ALLOCATED, CORES, GPU, MEM, REGISTER, Object, card, container, node
 

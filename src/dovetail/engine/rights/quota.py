@@ -35,7 +35,8 @@ class Quotas:
         if quota.namespace not in self._of:
             held, inside = self._ledger.pods, self._inside.setdefault(quota.namespace, {})
             inside.update((uid, None) for uid in held if held.pod(uid).namespace == quota.namespace)
-        self._of.setdefault(quota.namespace, []).append(quota)
+        others = self._of.get(quota.namespace, ())
+        self._of[quota.namespace] = sorted((*others, quota), key=lambda one: one.name)  # in whichever order they came
         self._ledger.attend(self, True)
 
     def drop(self, namespace: str, name: str) -> None:
@@ -67,9 +68,11 @@ class Quotas:
     def refusal(self, pod: Pod) -> str | None:
         """Which quota the pod would break and by how much, as the API server would say at creation."""
         for quota in self._of.get(pod.namespace, ()):
+            if pod.uid in quota.waiting:
+                continue  # the API server has admitted the pod, and counts it since then
             for resource, hard in sorted(quota.hard.items()):
                 asked = pod.quota_use.get(resource, 0)
-                used = sum(held.quota_use.get(resource, 0) for held in self._pods(pod.namespace))
+                used = self._used(quota, resource)
                 if asked > 0 and used + asked > hard:
                     return f"quota {quota.name}: {_sentence(resource, asked, used, hard)}"
         return None
@@ -98,8 +101,11 @@ class Quotas:
                     parts.append(f"quota {quota.name}: {vendor} {what} {used:,} of {limit:,} {unit} in use")
         return "; ".join(parts)
 
-    def _pods(self, namespace: str) -> list[Pod]:
-        return [self._ledger.pods.pod(uid) for uid in self._inside[namespace]]
+    def _used(self, quota: Quota, resource: str) -> int:
+        """By pods that hold a node, and by those that wait and exist already."""
+        held = self._ledger.pods
+        placed = (held.pod(uid).quota_use for uid in self._inside[quota.namespace] if uid not in quota.waiting)
+        return sum(use.get(resource, 0) for use in (*placed, *quota.waiting.values()))
 
     def _device_use(self, namespace: str, vendor: str) -> tuple[int, int]:
         memory = compute = 0

@@ -36,8 +36,17 @@ def waiting(scheduler: Scheduler, group: Group) -> Group:
 
 def is_gang(group: Group, reason: Reason) -> bool:
     """True where a waiting pod waits for its group, not for itself alone."""
-    enough = group.members >= group.minimum
-    return enough and group.needed > 1 and reason != Reason.INVALID_REQUEST
+    return is_tried(group) and reason != Reason.INVALID_REQUEST
+
+
+def is_tried(group: Group) -> bool:
+    """Whether a gang that waits has enough members to be placed together."""
+    return group.members >= group.minimum and not waits_singly(group)
+
+
+def waits_singly(group: Group) -> bool:
+    """Whether each member waits for itself: the gang has its minimum, or asks for no company."""
+    return group.needed <= 0 or group.minimum <= 1
 
 
 def incomplete(group: Group) -> str:

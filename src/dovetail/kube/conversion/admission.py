@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from dovetail.kube.conversion.amounts import HIGHEST_PRIORITY, within_priorities
 from dovetail.kube.conversion.asks import count_by_webhook
 from dovetail.kube.conversion.vendors import Vendors
 from dovetail.kube.files.decode import Objects
@@ -20,8 +21,7 @@ from dovetail.kube.objects.core import Quantities
 from dovetail.kube.objects.problems import Problems, printable
 from dovetail.model.node import Node
 
-SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-HIGHEST_PRIORITY = 2_000_001_000
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": HIGHEST_PRIORITY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Admission:
 
     def _priority(self, spec: objects.PodSpec, where: str, problems: Problems) -> int:
         if spec.priority is not None:
-            return max(-(2**31), min(spec.priority, HIGHEST_PRIORITY))
+            return spec.priority
         name = spec.priority_class_name
         if not name:
             if self.default_priority is None:
@@ -124,7 +124,7 @@ def admission(found: Objects, nodes: Iterable[Node], problems: Problems) -> Admi
         rows = limits.setdefault(item.namespace, [])
         rows.extend(_completed(row) for row in item.value.spec.limits if row.type == "Container")
     return Admission(
-        priorities={name: max(-(2**31), min(c.value, HIGHEST_PRIORITY)) for name, c in classes.items()},
+        priorities={name: within_priorities(c.value) for name, c in classes.items()},
         # Kubernetes takes the smallest of several defaults (plugin/pkg/admission/priority)
         default_priority=(defaults[0][1], defaults[0][0]) if defaults else None,
         limits={namespace: tuple(rows) for namespace, rows in limits.items() if rows},

@@ -11,6 +11,7 @@ from dovetail.kube.objects.problems import Problems, printable
 from dovetail.model import quantity
 from dovetail.model.node import CPU, MEMORY, STORAGE
 
+HIGHEST_PRIORITY = 2_000_001_000  # of Kubernetes' class system-node-critical
 LARGEST = AMOUNT.most  # more than any machine has; sums of a million of these still fit 128 bits, and floats stay exact
 
 
@@ -73,3 +74,8 @@ def largest(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, in
     for name, value in second.items():
         result[name] = max(result.get(name, 0), value)
     return result
+
+
+def within_priorities(value: int) -> int:
+    """A priority as the API server allows it: a 32-bit number, at most that of Kubernetes' own highest class."""
+    return max(-(2**31), min(value, HIGHEST_PRIORITY))

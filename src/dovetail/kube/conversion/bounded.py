@@ -18,6 +18,7 @@ from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.bounds import Bound
 from dovetail.kube.objects.problems import Problems
 from dovetail.model.node import BASE_RESOURCES
+from dovetail.model.visible import visible_lines
 
 T = TypeVar("T")
 
@@ -173,6 +174,17 @@ def _with_resources(spec: objects.PodSpec, kept: frozenset[str]) -> objects.PodS
     return msgspec.structs.replace(spec, resources=whole, overhead=among(spec.overhead))
 
 
+def readable(meta: objects.Meta) -> objects.Meta:
+    """With control characters in annotations written as escapes; the API server refuses them everywhere else.
+
+    What is read here ends in tables, conditions and logs, and files are cleaned as a whole (files/visible_bodies.py).
+    """
+    if all(text.isprintable() for text in meta.annotations.values()):
+        return meta
+    notes = {name: visible_lines(text) for name, text in meta.annotations.items()}
+    return msgspec.structs.replace(meta, annotations=notes)
+
+
 def bounded_meta(meta: objects.Meta, path: str, vendors: Vendors) -> tuple[objects.Meta, list[Excess]]:
     """A pod's labels, and the annotations that say what it asks for. `path`: before `metadata`."""
     found = []
@@ -221,7 +233,7 @@ def listed(annotations: Mapping[str, str], name: str, bound: Bound) -> tuple[tup
 
 def bounded_node(source: objects.Node, where: str, vendors: Vendors, problems: Problems) -> objects.Node:
     """The node within all bounds; what is cut is a warning. A node whose taints are cut takes no new pods."""
-    meta, spec, status = source.metadata, source.spec, source.status
+    meta, spec, status = readable(source.metadata), source.spec, source.status
     named = sum(len(image.names) for image in status.images)
     offered = status.allocatable if status.allocatable is not None else status.capacity or {}
     for field, bound, count in (

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from dovetail.kube.conversion.admission import admission
+from dovetail.kube.conversion.file_pods import Bound, Context, Pending
 from dovetail.kube.conversion.gangs import groups_of
-from dovetail.kube.conversion.nodes import MOST_NODES, node_from, nodes_from_pool
+from dovetail.kube.conversion.groups import Standing
+from dovetail.kube.conversion.nodes import MOST_NODES, NodeReading, nodes_from_pool, read_node
 from dovetail.kube.conversion.quotas import quota_from
 from dovetail.kube.conversion.selectors import selecting
 from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.conversion.settling import joined, refuses_new_pods, settled_nodes
 from dovetail.kube.conversion.vendors import Vendors
 from dovetail.kube.conversion.volumes import volume_facts
-from dovetail.kube.conversion.workloads import Bound, Context, Pending, expand
-from dovetail.kube.files.decode import NotPlaced, Objects, decode
+from dovetail.kube.conversion.workloads import expand
+from dovetail.kube.files.decode import Found, NotPlaced, Objects, decode
 from dovetail.kube.files.documents import Document
 from dovetail.kube.objects.problems import InputError, Problem, Problems, printable
 from dovetail.model.device import only_substring_matches, type_matches
 from dovetail.model.node import Node
-from dovetail.model.pod import RunningPod
+from dovetail.model.pod import Quota, RunningPod
 from dovetail.model.volumes import Claim, VolumeFact
 from dovetail.whatif.situation import Situation
 
@@ -44,32 +49,35 @@ def load(
 ) -> ClusterInput:
     """Raises InputError where the input is structurally wrong, with everything that is wrong with it.
 
-    `everything`: the input has all there is, so that a claim which is not in it does not exist.
+    `everything`: the input has all there is, so that a claim or a PodGroup which is not in it does not exist.
     """
     problems = Problems() if problems is None else problems
     documents = tuple(documents)
     found = decode(documents, problems)
-    nodes = _nodes(found, settings.vendors, problems)
+    read = _nodes(found, settings.vendors, problems)
     problems.stop_if_fatal()
-    namespaces = {item.name: item.value.metadata.labels for item in found.of("Namespace")}
-    expansion = expand(found, Context(settings, admission(found, nodes, problems), nodes, problems, namespaces))
+    namespaces = {item.name: item.value for item in found.of("Namespace")}
+    context = Context(settings, admission(found, read.all, problems), read.all, problems, namespaces)
+    expansion = expand(found, context)
     problems.stop_if_fatal()
-    bound = _on_known_nodes(expansion.bound, nodes, problems)
+    nodes = read.settled(expansion.bound, problems)
+    running, strays = _by_known_nodes(expansion.bound, nodes, problems)
     volumes = volume_facts(found, problems)
     pending = expansion.pending if everything else _with_known_claims(expansion.pending, volumes, problems)
-    held = [item.running.pod for item in bound]
+    held = [item.running.pod for item in expansion.bound]
     pod_groups = (*found.of("PodGroup"), *expansion.pod_groups)
-    groups = groups_of(pending, held, pod_groups, problems, settings.unknown_group)
+    standing = Standing.LISTED if everything else Standing.GIVEN
+    groups = groups_of(pending, held, pod_groups, problems, settings.unknown_group, standing)
     _warn_of_substrings(pending, nodes, settings.vendors, problems)
-    quotas = (quota_from(item, settings.vendors, problems) for item in found.of("ResourceQuota"))
     return ClusterInput(
         nodes=nodes,
-        running=tuple(sorted((item.running for item in bound), key=lambda r: (r.node, r.pod.namespace, r.pod.name))),
-        strays=_strays(expansion.bound, nodes),
+        running=running,
+        strays=strays,
         groups=groups,
-        quotas=tuple(sorted(quotas, key=lambda quota: (quota.namespace, quota.name))),
+        quotas=_quotas(found, pending, settings.vendors, problems),
         volumes=volumes,
-        namespaces=tuple(sorted(namespaces.items())),
+        nominated=tuple((item.pod, item.nominated) for item in pending if item.nominated),
+        namespaces=tuple((name, namespaces[name].metadata.labels) for name in sorted(namespaces)),
         selecting=selecting(found),
         problems=problems.found(),
         ignored=found.ignored,
@@ -98,12 +106,39 @@ def _with_known_claims(pending: Sequence[Pending], volumes: Sequence[VolumeFact]
     return result
 
 
-def _nodes(found: Objects, vendors: Vendors, problems: Problems) -> tuple[Node, ...]:
+def _quotas(found: Objects, pending: Iterable[Pending], vendors: Vendors, problems: Problems) -> tuple[Quota, ...]:
+    """By namespace and name. Pods that exist were admitted, and count in what Kubernetes counts."""
+    waiting: defaultdict[str, dict[str, Mapping[str, int]]] = defaultdict(dict)  # namespace -> uid -> use
+    for item in pending:
+        if item.exists:
+            waiting[item.pod.namespace][item.pod.uid] = item.pod.quota_use
+    quotas = (quota_from(item, vendors, problems) for item in found.of("ResourceQuota"))
+    counting = (replace(quota, waiting=waiting[quota.namespace]) for quota in quotas)
+    return tuple(sorted(counting, key=lambda quota: (quota.namespace, quota.name)))
+
+
+class _Nodes(NamedTuple):
+    """Nodes as they were read, each by itself."""
+
+    found: Mapping[str, tuple[Found, NodeReading]]  # Node objects
+    all: tuple[Node, ...]  # with those of pools, by name
+
+    def settled(self, bound: Sequence[Bound], problems: Problems) -> tuple[Node, ...]:
+        """In the light of each other, and of the cards that pods hold."""
+        oldest_first = sorted(self.found.values(), key=lambda each: joined(each[0].value))
+        nodes = settled_nodes((reading for _, reading in oldest_first), (item.held for item in bound))
+        for name, node in nodes.items():
+            item, reading = self.found[name]
+            if node.unsettled and node.unsettled != reading.node.unsettled:
+                problems.warning(item.where, "metadata.annotations", refuses_new_pods(node))
+        return tuple(nodes.get(node.name, node) for node in self.all)
+
+
+def _nodes(found: Objects, vendors: Vendors, problems: Problems) -> _Nodes:
     nodes: dict[str, Node] = {}
     origin: dict[str, str] = {}  # node -> where it is defined
-    batches: list[tuple[str, Sequence[Node]]] = [
-        (item.where, (node_from(item, vendors, problems),)) for item in found.of("Node")
-    ]
+    read = {item.name: (item, read_node(item, vendors, problems)) for item in found.of("Node")}
+    batches: list[tuple[str, Sequence[Node]]] = [(item.where, (reading.node,)) for item, reading in read.values()]
     total = len(batches)
     for item in found.of("Cluster"):
         for number, pool in enumerate(item.value.nodes):
@@ -119,35 +154,20 @@ def _nodes(found: Objects, vendors: Vendors, problems: Problems) -> tuple[Node, 
                 problems.fatal(where, "metadata.name", message)
             nodes[node.name] = node
             origin[node.name] = where
-    _warn_of_shared_cards(nodes, origin, problems)
-    return tuple(nodes[name] for name in sorted(nodes))
+    return _Nodes(read, tuple(nodes[name] for name in sorted(nodes)))
 
 
-def _warn_of_shared_cards(nodes: Mapping[str, Node], origin: Mapping[str, str], problems: Problems) -> None:
-    seen: dict[str, str] = {}  # uuid -> node
-    for node in nodes.values():
-        for device in node.devices:
-            other = seen.setdefault(device.uuid, node.name)
-            if other != node.name:
-                message = f"card {device.uuid} is also registered by node {printable(other)}; it can be in one only"
-                problems.warning(origin[node.name], "metadata.annotations", message)
-
-
-def _on_known_nodes(bound: Sequence[Bound], nodes: Sequence[Node], problems: Problems) -> list[Bound]:
+def _by_known_nodes(
+    bound: Sequence[Bound], nodes: Sequence[Node], problems: Problems
+) -> tuple[tuple[RunningPod, ...], tuple[RunningPod, ...]]:
+    """Pods on nodes of the input, and those on others, each by node, namespace and name."""
     known = {node.name for node in nodes}
-    result = []
     for item in bound:
-        if item.running.node in known:
-            result.append(item)
-            continue
-        message = f"node {printable(item.running.node)} is not in the input; the pod is left out"
-        problems.warning(item.where, "spec.nodeName", message)
-    return result
-
-
-def _strays(bound: Sequence[Bound], nodes: Sequence[Node]) -> tuple[RunningPod, ...]:
-    known = {node.name for node in nodes}
-    return tuple(item.running for item in bound if item.running.node not in known)
+        if item.running.node not in known:
+            missing = f"node {printable(item.running.node)} is not in the input"
+            problems.warning(item.where, "spec.nodeName", f"{missing}; the pod counts in quotas and gangs only")
+    ordered = sorted((item.running for item in bound), key=lambda one: (one.node, one.pod.namespace, one.pod.name))
+    return tuple(one for one in ordered if one.node in known), tuple(one for one in ordered if one.node not in known)
 
 
 def _warn_of_substrings(

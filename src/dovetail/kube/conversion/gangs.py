@@ -187,26 +187,34 @@ class Gangs:
         """No others are there any more; returns the keys of those that are gone."""
         there = {name.key for name in names}
         lost = [key for key, said in self._minimums.items() if version in said and group_name(key)[0] == api_group]
-        return [key for key in lost if key not in there and self._set(key, version, 0)]
+        return [changed for key in lost if key not in there for changed in self._set(key, version, 0)]
 
     def set_group(self, name: GroupName, spec: objects.PodGroupSpec, version: str = "") -> list[str]:
-        """A PodGroup as it is now; returns its key where its minimum changed."""
+        """A PodGroup as it is now; returns the keys of gangs for which that is news."""
         minimum, _, _ = minimum_of(name.api_group, spec)
-        return [name.key] if self._set(name.key, version, minimum) else []
+        return self._set(name.key, version, minimum)
 
     def hear_group(self, api_group: str, source: objects.PodGroup, version: str = "") -> list[str]:
         return self.set_group(_name(api_group, source), source.spec, version)
 
     def drop_group(self, name: GroupName, version: str = "") -> list[str]:
-        return [name.key] if self._set(name.key, version, 0) else []
+        return self._set(name.key, version, 0)
 
-    def _set(self, key: str, version: str, minimum: int) -> bool:
-        """Whether that is another minimum than before; 0: it is not there in this version."""
+    def _set(self, key: str, version: str, minimum: int) -> list[str]:
+        """The keys of gangs for which this minimum is news; 0: the PodGroup is not there in this version."""
         before = self.minimum(key)
         said = {**self._minimums.pop(key, {}), version: minimum}
         if there := {each: count for each, count in said.items() if count}:
             self._minimums[key] = there
-        return self.minimum(key) != before
+        now = self.minimum(key)
+        if now == before:
+            return []
+        return [key] if now and before else [key, *self._unknown_namesakes(group_name(key))]
+
+    def _unknown_namesakes(self, name: GroupName) -> list[str]:
+        """Gangs that wait for a PodGroup of this name of another kind: what they say names the kinds that there are."""
+        keys = (name._replace(api_group=other).key for other in FIELDS if other != name.api_group)
+        return [key for key in keys if key in self._waiting and not self.minimum(key)]
 
 
 def _alone(pod: Pod) -> Group:
@@ -232,9 +240,10 @@ def groups_of(
     pod_groups: Iterable[Found],
     problems: Problems,
     unknown: str = WAIT,
+    standing: Standing = Standing.GIVEN,
 ) -> tuple[Group, ...]:
     """What files hold, as groups in the order in which they are served. `running`: pods that hold a node."""
-    gangs = Gangs(unknown, Standing.GIVEN)
+    gangs = Gangs(unknown, standing)
     for item in pod_groups:
         minimum, field, message = minimum_of(item.group, item.value.spec)
         name = GroupName(item.group, item.namespace, item.name)

@@ -13,6 +13,7 @@ from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.bounds import GANG_MEMBERS
 from dovetail.kube.objects.problems import printable
 from dovetail.model.pod import POD_GROUP
+from dovetail.model.visible import visible_lines
 
 KUBERNETES = "scheduling.k8s.io"  # the API group of Kubernetes' own PodGroups
 LABELS = {
@@ -64,7 +65,8 @@ def named_group(meta: objects.Meta, spec: objects.PodSpec, namespace: str) -> st
         if meta.labels.get(label):
             return GroupName(api_group, namespace, meta.labels[label]).key
     if meta.annotations.get(VOLCANO):
-        return GroupName("scheduling.volcano.sh", namespace, meta.annotations[VOLCANO][: LONGEST_NAME + 1]).key
+        name = visible_lines(meta.annotations[VOLCANO])[: LONGEST_NAME + 1]
+        return GroupName("scheduling.volcano.sh", namespace, name).key
     return ""
 
 

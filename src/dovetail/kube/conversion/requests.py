@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from dovetail.kube.conversion.amounts import added, amounts
+from dovetail.kube.conversion.amounts import added, amounts, within_priorities
 from dovetail.kube.conversion.asks import Asked, asked
 from dovetail.kube.conversion.bounded import Excess, bounded_meta, bounded_spec, listed
 from dovetail.kube.conversion.known_names import check_pod_names, names_of
@@ -104,7 +104,7 @@ def pod_from(template: Template, settings: Settings, problems: Problems) -> Pod:
         device_rules=_device_rules(template.meta.annotations, settings.vendors, where, beside, refusals),
         node_rules=rules,
         profile=profile,
-        priority=spec.priority or 0,
+        priority=within_priorities(spec.priority or 0),
         scheduler=spec.scheduler_name,
         quota_use=use,
         refusal=refusals.first,
@@ -175,11 +175,6 @@ def _parts(template: Template, vendors: Vendors, refusals: _Refusals, problems: 
     if cards > most.most:
         refusals.beyond((Excess(f"{template.path}.containers", most, cards),), template.where, problems)
     return parts
-
-
-def kinds_of(spec: objects.PodSpec) -> tuple[ContainerKind, ...]:
-    """Of the containers in HAMi's order: the positions of a device string."""
-    return tuple(given.kind for given in _containers(spec))
 
 
 def _part(template: Template, given: _Given, vendors: Vendors, problems: Problems) -> _Part:

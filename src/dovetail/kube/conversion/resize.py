@@ -33,6 +33,26 @@ def is_infeasible(status: objects.PodStatus) -> bool:
     return pending is not None and pending.reason == "Infeasible"
 
 
+def resized(status: objects.PodStatus) -> objects.PodStatus:
+    """What kubelet has given the containers, and nothing else: equal for replicas that were not resized."""
+    given = [_given(one) for one in status.container_statuses if one.resources is not None]
+    given_init = [_given(one) for one in status.init_container_statuses if one.resources is not None]
+    if not given and not given_init and status.resources is None:
+        return UNRESIZED
+    return objects.PodStatus(
+        conditions=[one for one in status.conditions if one.type == "PodResizePending"],
+        container_statuses=given,
+        init_container_statuses=given_init,
+        resources=status.resources,
+        allocated_resources=status.allocated_resources,
+    )
+
+
+def _given(status: objects.ContainerStatus) -> objects.ContainerStatus:
+    resources, promised = status.resources, status.allocated_resources
+    return objects.ContainerStatus(status.name, resources=resources, allocated_resources=promised)
+
+
 def status_of(container: str, status: objects.PodStatus) -> objects.ContainerStatus | None:
     """By name; whatever stands among the init containers comes last, as in Kubernetes' map."""
     for one in (*status.init_container_statuses, *status.container_statuses):

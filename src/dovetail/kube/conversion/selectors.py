@@ -15,7 +15,8 @@ from dovetail.model.relations import Selector
 from dovetail.whatif.situation import Selecting
 
 SERVICE, REPLICA_SET = "Service", "ReplicaSet"
-CONTROLLERS = (REPLICA_SET, "StatefulSet", "Deployment")  # of a Deployment's pods that a plan makes, it is the maker
+# Of a Deployment's pods that a plan makes, the Deployment is the maker.
+CONTROLLERS = ("ReplicationController", REPLICA_SET, "StatefulSet", "Deployment")
 
 
 class Names(objects.Struct, frozen=True):
@@ -46,8 +47,13 @@ class Labelled(objects.Struct, frozen=True):
     spec: LabelledSpec = LabelledSpec()
 
 
-def selector_of(source: Controller | Labelled | objects.Service | objects.Workload) -> Selector | None:
-    """The pods that it selects. None: it selects none, or not in a way that we can read."""
+def selector_of(kind: str, source: Controller | Labelled | objects.Service | objects.Workload) -> Selector | None:
+    """The pods that it selects. None: it selects none, or not in a way that we can read.
+
+    A ReplicaSet that wants no pods has none to spread: of a Deployment's past revisions nothing is kept.
+    """
+    if kind == REPLICA_SET and isinstance(source, (Controller, objects.Workload)) and source.spec.replicas == 0:
+        return None
     given = source.spec.selector
     if isinstance(given, dict):
         return Selector(tuple(sorted(given.items()))) if given else None
@@ -60,7 +66,7 @@ def selector_of(source: Controller | Labelled | objects.Service | objects.Worklo
 def selecting(found: Objects) -> tuple[Selecting, ...]:
     """By kind, namespace and name, everything in the input that selects pods."""
     items = [item for kind in (SERVICE, *CONTROLLERS) for item in found.of(kind)]
-    read = ((item, selector_of(item.value)) for item in sorted(items, key=lambda one: one.key))
+    read = ((item, selector_of(item.kind, item.value)) for item in sorted(items, key=lambda one: one.key))
     return tuple(
         Selecting(item.kind, item.namespace, item.name, selector) for item, selector in read if selector is not None
     )

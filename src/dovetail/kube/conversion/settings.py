@@ -43,16 +43,21 @@ class Settings:
             return replace(self.cpu_profile, node=KUBERNETES_POLICY)
         return self.cpu_profile
 
-    def under(self, *labels: Mapping[str, str]) -> Settings:
-        """For a pod with these labels, its own and its namespace's: HAMi's webhook passes over what says `ignore`."""
-        if all(given.get(WEBHOOK) != IGNORE for given in labels):
-            return self
+    @property
+    def without_webhook(self) -> Settings:
+        """For pods that HAMi's webhook passes over."""
         return replace(self, vendors=self.vendors.without_webhook)
 
     def before_admission(self, spec: objects.PodSpec, *labels: Mapping[str, str]) -> Settings:
-        """The same for a pod that is still to be made: the webhook denies GPU pods with a privileged container."""
+        """For a pod that is still to be made, with these labels, its own and its namespace's. The webhook passes over
+        other schedulers' pods, and denies GPU pods with a privileged container."""
         containers = (*spec.init_containers, *spec.containers)
         privileged = any(one.security_context is not None and one.security_context.privileged for one in containers)
         if privileged or spec.scheduler_name not in self.webhooks_schedulers:
-            return replace(self, vendors=self.vendors.without_webhook)
-        return self.under(*labels)
+            return self.without_webhook
+        return self.without_webhook if says_ignore(*labels) else self
+
+
+def says_ignore(*labels: Mapping[str, str]) -> bool:
+    """Whether a pod with these labels, its own and its namespace's, asks HAMi's webhook to pass over it."""
+    return any(given.get(WEBHOOK) == IGNORE for given in labels)

@@ -1,7 +1,7 @@
 """Whether what a node says of its devices is settled: complete, and free of contradictions.
 
 A node that is not settled takes no new pods with devices, and says why: a card promised on incomplete facts may be a
-card that another pod has. Rules that need more than the Node object itself are in live/settling.py.
+card that another pod has. Rules that need more than the Node object itself are in conversion/settling.py.
 """
 
 from __future__ import annotations

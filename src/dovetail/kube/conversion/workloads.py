@@ -7,28 +7,35 @@ Replicas that exist are not made twice. New ones are called `<workload>-<ordinal
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 
-from dovetail.kube.conversion.admission import Admission
-from dovetail.kube.conversion.assigned import has_record, without_finished_init
+from dovetail.kube.conversion.file_pods import (
+    Bound,
+    Context,
+    Pending,
+    bound_pod,
+    exists,
+    is_left_out,
+    made_pod,
+    pending_pod,
+    stored_pod,
+)
 from dovetail.kube.conversion.groups import GroupName, named_group
 from dovetail.kube.conversion.known_names import check_workload_names, names_of
-from dovetail.kube.conversion.owners import NEWEST, Owners, controller, created, maker, owners
-from dovetail.kube.conversion.records import account
-from dovetail.kube.conversion.requests import Template, kinds_of, pod_from, renamed
-from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.conversion.owners import NEWEST, Owners, controller, maker, owners
+from dovetail.kube.conversion.reading import TERMINAL, identified
+from dovetail.kube.conversion.requests import renamed
 from dovetail.kube.files.custom_workloads import PodSet
 from dovetail.kube.files.decode import CustomWorkload, Found, Objects
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problems
 from dovetail.model.node import Node
-from dovetail.model.pod import Pod, RunningPod
+from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
 from dovetail.model.rules import Toleration
 
-TERMINAL = ("Succeeded", "Failed")
 MADE_BY_OPERATORS = ("Job", "StatefulSet", "Deployment", "ReplicaSet")  # which pods are then made by
 VOLCANO_GROUP = "scheduling.volcano.sh"
 MOST_REPLICAS = 100_000  # of one workload
@@ -43,22 +50,6 @@ DAEMON_TOLERATIONS = (
     Toleration("node.kubernetes.io/pid-pressure", "Exists", effect="NoSchedule"),
     Toleration("node.kubernetes.io/unschedulable", "Exists", effect="NoSchedule"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A pod to be placed."""
-
-    pod: Pod
-    where: str
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A pod that holds a node."""
-
-    running: RunningPod
-    where: str
 
 
 @dataclass(slots=True)
@@ -96,23 +87,6 @@ class Expansion:
     pod_groups: list[Found] = field(default_factory=list)  # which controllers would make
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What reading a pod needs to know."""
-
-    settings: Settings
-    admission: Admission
-    nodes: Sequence[Node]
-    problems: Problems
-    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # name -> labels
-
-    def settings_for(self, source: objects.Pod | objects.PodTemplate, namespace: str) -> Settings:
-        labels = (source.metadata.labels, self.namespaces.get(namespace, {}))
-        if isinstance(source, objects.Pod) and _exists(source):
-            return self.settings.under(*labels)
-        return self.settings.before_admission(source.spec, *labels)
-
-
 def expand(found: Objects, context: Context) -> Expansion:
     """Existing pods, then what each workload lacks."""
     result = Expansion()
@@ -136,24 +110,23 @@ def expand(found: Objects, context: Context) -> Expansion:
 
 
 def _existing(item: Found, who: Owners, owned: defaultdict[str, _Owned], result: Expansion, context: Context) -> None:
-    source: objects.Pod = item.value
-    owner = who.of_pod(source.metadata, item.namespace)
-    for each in dict.fromkeys((owner, maker(source.metadata, item.namespace))):
-        owned[each].count(source)
-    if source.status.phase in TERMINAL:
+    given: objects.Pod = item.value
+    for each in dict.fromkeys((who.of_pod(given.metadata, item.namespace), maker(given.metadata, item.namespace))):
+        owned[each].count(given)
+    if given.status.phase in TERMINAL:
         return
-    going = bool(source.metadata.deletion_timestamp)
-    node = source.spec.node_name
-    if node:
-        result.bound.append(Bound(_running(item, owner, result.uids, context), item.where))
-    elif going:
+    if given.spec.node_name:
+        result.bound.append(bound_pod(stored_pod(item, result.uids, context), who, item.where, context))
+    elif is_left_out(item, context):
+        return
+    elif given.metadata.deletion_timestamp:
         context.problems.note(
             item.where, "metadata.deletionTimestamp", "is set and the pod was never placed; it is left out"
         )
     else:
-        pod = _pod(item, source, "spec", context, context.problems)
-        pod = _with_identity(pod, item, owner, result.uids, context)
-        result.pending.append(Pending(pod, item.where))
+        source = stored_pod(item, result.uids, context)
+        pod = identified(pending_pod(item, source, context), source, who, item.where, context.problems)
+        result.pending.append(Pending(pod, item.where, given.status.nominated_node_name, exists(given)))
 
 
 def _daemon_target(spec: objects.PodSpec) -> str:
@@ -164,64 +137,6 @@ def _daemon_target(spec: objects.PodSpec) -> str:
             if row.key == "metadata.name" and row.operator == "In" and len(row.values) == 1:
                 return row.values[0]
     return ""
-
-
-def _with_identity(pod: Pod, item: Found, owner: str, uids: set[str], context: Context) -> Pod:
-    """Uid, owner, group and age. Everything that is held is held by a uid, so no two pods may share one."""
-    meta: objects.Meta = item.value.metadata
-    uid = meta.uid or pod.uid
-    if uid in uids:
-        context.problems.warning(
-            item.where, "metadata.uid", "is also another pod's; namespace and name are used instead"
-        )
-        uid = pod.uid
-    uids.add(uid)
-    made_by, group = maker(meta, item.namespace), named_group(meta, item.value.spec, item.namespace)
-    age = created(meta, item.where, context.problems)
-    return replace(pod, uid=uid, owner=owner, maker=made_by, group=group, created=age)
-
-
-def _running(item: Found, owner: str, uids: set[str], context: Context) -> RunningPod:
-    source: objects.Pod = item.value
-    quiet = Problems()  # what is noted of a pod that runs already helps nobody; what is wrong is worth a warning
-    pod = _pod(item, source, "spec", context, quiet)
-    for problem in quiet.found():
-        if problem.severity == "error":
-            message = f"{problem.message}; the pod runs, and what could be read of it is counted"
-            context.problems.warning(problem.where, problem.field, message)
-    pod = replace(_with_identity(pod, item, owner, uids, context), refusal=None)
-    settings, annotations, node = context.settings, source.metadata.annotations, source.spec.node_name
-    ours, where = source.spec.scheduler_name in settings.schedulers, item.where
-    found = account(pod, node, annotations, settings.vendors, settings.seals, where, context.problems, ours)
-    shares = found.shares
-    if shares is not None:
-        shares = without_finished_init(shares, kinds_of(source.spec), source)
-    return RunningPod(pod, node, shares, found.trust)
-
-
-def _pod(
-    item: Found, source: objects.Pod | objects.PodTemplate, path: str, context: Context, problems: Problems
-) -> Pod:
-    settings = context.settings_for(source, item.namespace)
-    if isinstance(source, objects.Pod) and source.spec.node_name and _has_record(source, context):
-        settings = context.settings  # it was admitted, whatever its labels ask of HAMi's webhook by now
-    if isinstance(source, objects.Pod) and _exists(source):
-        admitted = context.admission.with_priority(source.spec, item.where, problems)
-    else:
-        admitted = context.admission.admit(source.spec, item.namespace, settings.vendors, item.where, problems)
-    status = source.status if isinstance(source, objects.Pod) else None
-    template = Template(item.where, path, item.namespace, item.name, source.metadata, admitted)
-    template = replace(template, exists=False) if status is None else replace(template, status=status)
-    return pod_from(template, settings, problems)
-
-
-def _has_record(source: objects.Pod, context: Context) -> bool:
-    return has_record(source.metadata.annotations, context.settings.vendors)
-
-
-def _exists(source: objects.Pod) -> bool:
-    """Read from a cluster, where every pod has a uid, or running somewhere; else it is still to be made."""
-    return bool(source.metadata.uid or source.spec.node_name)
 
 
 def _expandable(found: Objects, problems: Problems) -> Iterator[Found]:
@@ -254,9 +169,9 @@ def _missing(
         owner = f"{above.kind}/{item.namespace}/{above.name}"
     exists = owned[f"{item.kind}/{item.namespace}/{item.name}"]  # its own pods, not those of its siblings
     wanted = 1 if item.kind == "DaemonSet" else _wanted(item, exists, names, context.problems)
-    if wanted <= 0:
+    if wanted <= 0 or is_left_out(item, context):
         return
-    pod = _pod(item, template, "spec.template.spec", context, context.problems)
+    pod = made_pod(item, template, "spec.template.spec", context)
     made_by = f"{item.kind}/{item.namespace}/{item.name}"
     group = named_group(template.metadata, template.spec, item.namespace)
     pod = replace(pod, owner=owner, maker=made_by, group=group, created=NEWEST)
@@ -291,6 +206,8 @@ def _missing_of_custom(item: Found, seen: _Seen, result: Expansion, context: Con
     if made.rests:
         problems.note(item.where, made.rests, f"the {item.kind} makes no pods at present")
         return
+    if is_left_out(item, context):
+        return
     names, exists = seen.pods[item.namespace], seen.owned[item.namespace]
     gang = _gang_of(item, seen, result)
     for one, template, wanted in zip(made.sets, workload.templates, _left(item.name, made.sets, exists), strict=True):
@@ -299,7 +216,7 @@ def _missing_of_custom(item: Found, seen: _Seen, result: Expansion, context: Con
         if len(result.pending) + wanted > MOST_PODS:
             problems.error(item.where, one.path, f"more than {MOST_PODS} pods; these are left out")
             continue
-        pod = _pod(item, template, one.spec_path, context, problems)
+        pod = made_pod(item, template, one.spec_path, context)
         owner = f"{item.kind}/{item.namespace}/{item.name}"
         group = named_group(template.metadata, template.spec, item.namespace) or gang
         pod = replace(pod, owner=owner, maker=owner, group=group, created=NEWEST)

@@ -33,7 +33,7 @@ KINDS: dict[tuple[str, str], type[Any]] = {
     ("", "Service"): objects.Service,
     ("scheduling.k8s.io", "PriorityClass"): objects.PriorityClass,
     ("node.k8s.io", "RuntimeClass"): objects.RuntimeClass,
-    ("", "ReplicationController"): objects.Workload,
+    ("", "ReplicationController"): objects.ReplicationController,
     ("dovetail.dev", "Cluster"): Cluster,
     ("batch", "Job"): objects.Workload,
     **{("apps", kind): objects.Workload for kind in ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")},

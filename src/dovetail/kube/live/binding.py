@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dovetail.kube.conversion.assigned import encode
+from dovetail.kube.conversion.reading import NODE_LABEL
 from dovetail.kube.conversion.seals import NO_SEALS, SEAL, Seals
 from dovetail.kube.conversion.vendors import Vendors
 from dovetail.model.decision import Decision
 from dovetail.model.node import Enforcer, Node
 from dovetail.model.pod import Pod
 
-NODE, TIME = "hami.io/vgpu-node", "hami.io/vgpu-time"
+NODE, TIME = NODE_LABEL, "hami.io/vgpu-time"
 PHASE, BIND_TIME = "hami.io/bind-phase", "hami.io/bind-time"
 BOUND_BY = "dovetail.dev/bound-by"  # namespace/name of the Lease whose holder gave the pod its cards
 ALLOCATING, SUCCESS = "allocating", "success"

@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.usage import NodeUse, own_cards, usage
 from dovetail.kube.api.watch import Changed
+from dovetail.kube.conversion.reading import Held, stored
 from dovetail.kube.conversion.records import CHANGED
 from dovetail.kube.conversion.seals import SEAL
 from dovetail.kube.live.mirror import Mirror
-from dovetail.kube.live.reader import Held, Reader
+from dovetail.kube.live.reader import Reader
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problem
 from dovetail.model.events import NodeChanged, PodObserved
@@ -61,7 +60,7 @@ def look(
 ) -> Seen:
     """What a scheduler that starts now would make of these objects."""
     mirror, scheduler = Mirror(reader, lambda: now, settle_seconds=settle_seconds), Scheduler(mode="interpreted")
-    pods = [_with_uid(pod) for pod in pods]
+    pods = [stored(pod, pod.metadata.namespace or "default") for pod in pods]
     happened = mirror.hear_nodes([Changed(node) for node in nodes])
     happened += mirror.hear_pods([Changed(pod) for pod in pods])
     for kind in (NodeChanged, PodObserved):
@@ -78,13 +77,6 @@ def look(
     bare = (pod for pod in pods if reader.is_ours(pod) and not pod.metadata.annotations.get(SEAL))
     unsealed = frozenset(pod.metadata.uid for pod in bare)
     return Seen(tuple((one.pod, one.held) for one in held if one.held), unsealed, usage(scheduler), about, seals)
-
-
-def _with_uid(pod: objects.Pod) -> objects.Pod:
-    """A file may leave UIDs out; namespace and name tell its pods apart."""
-    meta = pod.metadata
-    namespace = meta.namespace or "default"
-    return replace(pod, metadata=replace(meta, namespace=namespace, uid=meta.uid or f"{namespace}/{meta.name}"))
 
 
 def _unverified(seen: Seen) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dovetail.engine.scheduler import Scheduler
-from dovetail.engine.why.gathering import gathered, incomplete
+from dovetail.engine.why.gathering import gathered, incomplete, waits_singly
 from dovetail.kube.conversion.groups import Standing, group_name
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.tell import Condition
@@ -83,16 +83,6 @@ class GangReasons:
             if lacks is None:
                 return Condition(condition_reason(Reason.GROUP_NOT_PLACED), cut(f"{gathering.sentence}."))
             return Condition(lacks.reason, cut(f"{gathering.sentence}; the next finds {lacks.message}"))
-
-
-def is_tried(group: Group) -> bool:
-    """Whether `condition` places the members on trial."""
-    return group.members >= group.minimum and not waits_singly(group)
-
-
-def waits_singly(group: Group) -> bool:
-    """Whether each member waits for itself: the gang has its minimum, or asks for no company."""
-    return group.needed <= 0 or group.minimum <= 1
 
 
 def own_refusal(pod: Pod) -> Condition | None:

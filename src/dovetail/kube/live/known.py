@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from dovetail.kube.live.reader import Held
+from dovetail.kube.conversion.reading import Held
 from dovetail.model.pod import Pod, RunningPod
 
 

@@ -12,12 +12,13 @@ from dovetail.kube.api.typed import is_older
 from dovetail.kube.api.watch import Changed, Deleted, Event, NotServed, Replaced
 from dovetail.kube.conversion.gangs import Gangs
 from dovetail.kube.conversion.groups import GroupName, Standing
+from dovetail.kube.conversion.reading import TERMINAL
+from dovetail.kube.conversion.settling import SETTLE_SECONDS, Settling, oldest_first, refuses_new_pods
 from dovetail.kube.live.known import Known, Stand
 from dovetail.kube.live.namespaces import Namespaces
 from dovetail.kube.live.patience import is_refusal
-from dovetail.kube.live.reader import EPOCH, TERMINAL, Reader
+from dovetail.kube.live.reader import EPOCH, Reader, Reading
 from dovetail.kube.live.set_aside import Fault
-from dovetail.kube.live.settling import SETTLE_SECONDS, Settling, oldest_first
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problem
 from dovetail.model.events import (
@@ -205,7 +206,10 @@ class Mirror:
         return known.running.node == node if known.running is not None else known.stand is not Stand.WAITS
 
     def read(self, source: objects.Pod) -> Pod:
-        return self._reader.pod(source).pod
+        return self._read(source).pod
+
+    def _read(self, source: objects.Pod) -> Reading:
+        return self._reader.pod(source, self.namespaces.labels_of(source.metadata.namespace))
 
     def _all_pods(self, event: Replaced[objects.Pod]) -> Iterator[Happening]:
         there = {source.metadata.uid for source in event.items} | {each.ref.uid for each in event.unreadable}
@@ -218,7 +222,7 @@ class Mirror:
 
     def _waits(self, key: str, source: objects.Pod) -> Iterator[Happening]:
         uid = source.metadata.uid
-        reading = self._reader.pod(source)
+        reading = self._read(source)
         if reading.problems:
             self.remarks.append((reading.pod, reading.problems))
         known = self.pods.get(uid)
@@ -241,6 +245,7 @@ class Mirror:
     def _note_unplaced(self, key: str, source: objects.Pod, stand: Stand, pod: Pod) -> None:
         known, claimed = self.pods.get(pod.uid), self._reader.claimed(source)
         version, node = source.metadata.resource_version, source.status.nominated_node_name
+        self.namespaces.note_early(source)
         self._note(pod.uid, Known(key, stand, version, pod, None, node, _condition(source), claimed=claimed))
         if known is not None:
             self.pods[pod.uid].stamp, self.pods[pod.uid].doubt = known.stamp, known.doubt
@@ -262,14 +267,15 @@ class Mirror:
             return
         if known is not None and known.stand is not Stand.LEFT:
             yield from self._pod_gone(source.metadata.uid)
-        self._note_unplaced(key, source, Stand.LEFT, self._reader.pod(source).pod)
+        self._note_unplaced(key, source, Stand.LEFT, self._read(source).pod)
 
     def _holds(self, key: str, source: objects.Pod) -> Iterator[Happening]:
         uid, version = source.metadata.uid, source.metadata.resource_version
         known = self.pods.get(uid)
         before = known.held if known is not None else None
         asked, placed_itself = (known.pod, False) if known is not None else (None, self._listed)
-        held, problems = self._reader.running(source, asked, before, placed_itself)
+        labels = self.namespaces.labels_of(source.metadata.namespace)
+        held, problems = self._reader.running(source, asked, before, placed_itself, labels)
         self.problems += problems
         self.records_changed += before is not None and held.trace not in (before.trace, held.origin)
         if held.report[0] and (before is None or before.report != held.report):
@@ -282,7 +288,7 @@ class Mirror:
         yield PodObserved(self._clock(), held.running)
 
     def _promised(self, key: str, source: objects.Pod) -> Iterator[Happening]:
-        pod, node = self._reader.pod(source).pod, source.status.nominated_node_name
+        pod, node = self._read(source).pod, source.status.nominated_node_name
         known = self.pods.get(pod.uid)
         if known is not None and known.stand is Stand.PROMISED and (known.pod, known.node) == (pod, node):
             return
@@ -373,8 +379,8 @@ class Mirror:
             return
         self.nodes[node.name] = node
         if node.unsettled != (before.unsettled if before is not None else ""):
-            taken = f"takes no new GPU pods: {node.unsettled}" if node.unsettled else "takes GPU pods again"
-            text = f"{taken}; running pods keep their cards"
+            again = "takes GPU pods again; running pods keep their cards"
+            text = refuses_new_pods(node) if node.unsettled else again
             self.problems.append(Problem("warning", f"Node {node.name}", "", text))
         yield NodeChanged(self._clock(), node)
 
@@ -389,6 +395,9 @@ class Mirror:
         faults, self.namespaces.faults = self.namespaces.faults, []
         self.faults += [Fault("Namespace", name, error) for name, error in faults]
         happened: list[Happening] = [NamespaceChanged(self._clock(), name, labels) for name, labels in changed]
+        for source in self.namespaces.take_passed_over():
+            if self.waits(source.metadata.uid) and not self._is_past(source):
+                happened += self._heard(source)
         for known in self._in(ending, Stand.WAITS):
             if self.is_being_bound(known.pod.uid):
                 continue  # its Binding may be true already, and the watch of pods may be behind: its cards stay

@@ -5,9 +5,12 @@ The API server refuses every Binding and Event in a namespace that is being dele
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
+from dovetail.kube.conversion.reading import is_ending
+from dovetail.kube.conversion.settings import says_ignore
+from dovetail.kube.live.reader import NO_LABELS
 from dovetail.kube.objects import core as objects
 
 Change = tuple[str, dict[str, str] | None]  # a name and its labels, None = it is gone
@@ -19,10 +22,29 @@ class Namespaces:
     def __init__(self) -> None:
         self.labels: dict[str, dict[str, str]] = {}  # by name
         self._ending: set[str] = set()
+        self._is_listed = False
+        self._early: dict[str, dict[str, objects.Pod]] = {}  # namespace not heard of -> uid -> pod that waits there
         self.faults: list[tuple[str, Exception]] = []  # those that could not be read; whoever says them empties it
 
     def is_ending(self, name: str) -> bool:
         return name in self._ending
+
+    def labels_of(self, name: str) -> Mapping[str, str]:
+        return self.labels.get(name, NO_LABELS)
+
+    def note_early(self, source: objects.Pod) -> None:
+        """A pod that waits. Where the watch of pods is ahead of ours, it is read again when its namespace is known.
+
+        HAMi's webhook reads the namespace's label when the pod is made, so that later changes of it do not matter.
+        """
+        if self._is_listed and source.metadata.namespace not in self.labels:
+            self._early.setdefault(source.metadata.namespace, {})[source.metadata.uid] = source
+
+    def take_passed_over(self) -> list[objects.Pod]:
+        """Pods that came before their namespace, which says that HAMi's webhook passed over them: to be read again."""
+        known = [name for name in self._early if name in self.labels]
+        pods = [(name, source) for name in known for source in self._early.pop(name).values()]
+        return [source for name, source in pods if says_ignore(self.labels[name])]
 
     def hear(self, batch: Iterable[Event[objects.Namespace]]) -> tuple[list[Change], set[str], set[str]]:
         """What differs from before, the names of those whose deletion has begun, and names whose deletion is over: they
@@ -31,6 +53,7 @@ class Namespaces:
         before = set(self._ending)
         for event in batch:
             if isinstance(event, Replaced):
+                self._is_listed = True
                 there = {source.metadata.name for source in event.items} | {each.ref.name for each in event.unreadable}
                 changed += [self._gone(name) for name in [*self.labels] if name not in there]
             elif isinstance(event, Deleted) and event.ref.name in self.labels:
@@ -45,7 +68,7 @@ class Namespaces:
 
     def _is(self, source: objects.Namespace) -> list[Change]:
         name, labels = source.metadata.name, source.metadata.labels
-        (self._ending.add if source.metadata.deletion_timestamp else self._ending.discard)(name)
+        (self._ending.add if is_ending(source) else self._ending.discard)(name)
         if self.labels.get(name) == labels:
             return []
         self.labels[name] = labels

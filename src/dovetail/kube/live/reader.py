@@ -1,7 +1,7 @@
-"""API objects → the model's values. Pods made from one template share its parts, which the engine knows them by.
+"""Objects of a watch → the model's values, by conversion/reading.py; this module keeps what was read before.
 
-Reading a spec costs more than placing the pod, and thousands of pods differ only in their names: what a spec says is
-kept by the spec's own bytes.
+Pods made from one template share its parts, which the engine knows them by. Reading a spec costs more than placing the
+pod, and thousands of pods differ only in their names: what a spec says is kept by the spec's own bytes.
 """
 
 from __future__ import annotations
@@ -10,21 +10,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
 
-from dovetail.kube.conversion.assigned import has_record, recorded_shares, without_finished_init
-from dovetail.kube.conversion.bounded import pod_labels
-from dovetail.kube.conversion.groups import named_group
+from dovetail.kube.conversion.assigned import recorded_shares
 from dovetail.kube.conversion.known_names import names_of
 from dovetail.kube.conversion.nodes import NodeReading, read_node
-from dovetail.kube.conversion.owners import Owners, created, maker
-from dovetail.kube.conversion.records import CHANGED, UNVERIFIED, Account, account, trace_of
-from dovetail.kube.conversion.requests import Template, pod_from
-from dovetail.kube.conversion.resize import UNRESIZED
+from dovetail.kube.conversion.owners import Owners, created
+from dovetail.kube.conversion.reading import Held, Stay, asked_by, booked, first_held, identified, is_passed_over
+from dovetail.kube.conversion.records import CHANGED, trace_of
+from dovetail.kube.conversion.resize import resized
 from dovetail.kube.conversion.seals import SEAL
-from dovetail.kube.conversion.settings import IGNORE, WEBHOOK, Settings
+from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.conversion.vendors import Vendors
 from dovetail.kube.files.decode import Found
 from dovetail.kube.live.bare import bare_running
@@ -32,13 +31,11 @@ from dovetail.kube.live.binding import BIND_TIME, BOUND_BY, NODE, PHASE, TIME
 from dovetail.kube.live.kept import Kept
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problem, Problems
-from dovetail.model.decision import Share
-from dovetail.model.pod import Pod, RunningPod
+from dovetail.model.pod import Pod
 
-TERMINAL = ("Succeeded", "Failed")
 MOST_TEMPLATE_BYTES = 32 << 20  # of the specs and annotations whose readings are kept
 ANNOTATIONS = ("dovetail.dev/", "hami.io/")  # beside those of the vendors' domains, what may change a request
-RESTORED = "another client changed which cards the pod is said to have; the cards of its seal stay booked"
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
 EPOCH = "dovetail.dev/epoch"  # stamped on pods by whoever takes over (fencing.py); asks for nothing
 
 
@@ -49,31 +46,13 @@ class Reading(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-class Held(NamedTuple):
-    """What a running pod holds."""
-
-    running: RunningPod  # as it is booked: without the shares of finished init containers
-    record: tuple[Share, ...] | None  # its cards; None = no record says which
-    trace: int = 0  # of the record's text as it is now
-    origin: int = 0  # of its text when it was first believed
-    final: bool = False  # nothing that is written later counts
-    doubt: str = ""  # why its record is not believed
-    report: tuple[str, str] = ("", "")  # an event that its owner should see: reason and text; sent once a pod
-    proves: bool = True  # its record shows which node has a card; where records are sealed, only sealed ones do
-
-    @property
-    def recorded(self) -> frozenset[str]:
-        """UUIDs of the cards that the record names."""
-        return frozenset(share.uuid for share in self.record or ())
-
-
 class Reader:
     """Knows how each scheduler name of ours reads pods; others' pods are read like the first one's."""
 
     def __init__(self, profiles: Mapping[str, Settings], nodes: tuple[tuple[str, str], ...] = ()) -> None:
         """`nodes` are labels that every node must have on which a pod is placed."""
         self._profiles, self._pool = profiles, nodes
-        self._default = next(iter(profiles.values()))
+        self._default = replace(next(iter(profiles.values())), schedulers=frozenset(profiles))
         self._templates = Kept[Reading](MOST_TEMPLATE_BYTES)  # by digest of what is read
         self._owners = Owners()
         self._encode = msgspec.msgpack.Encoder().encode
@@ -94,26 +73,20 @@ class Reader:
     def is_ours(self, source: objects.Pod) -> bool:
         return source.spec.scheduler_name in self._profiles
 
-    def pod(self, source: objects.Pod, admitted: bool = False) -> Reading:
-        """The pod as it would be placed. `admitted`: it was, whatever its labels ask of HAMi's webhook by now."""
-        template = self._template(source, admitted)
-        meta, problems = source.metadata, Problems()
-        where = f"Pod {meta.namespace}/{meta.name}"
-        pod = replace(
-            template.pod,
-            name=meta.name,
-            uid=meta.uid,
-            owner=self._owners.of_pod(meta, meta.namespace),
-            maker=maker(meta, meta.namespace) if template.pod.profile.default_spread else "",
-            created=created(meta, where, problems),
-            group=named_group(meta, source.spec, meta.namespace),
-            labels=_own_labels(meta.labels),
-            leaving=bool(meta.deletion_timestamp),
-        )
+    def pod(self, source: objects.Pod, namespace: Mapping[str, str] = NO_LABELS) -> Reading:
+        """The pod as it would be placed. `namespace`: the labels of its namespace."""
+        template = self._template(source, is_passed_over(source, namespace, self._default))
+        where, problems = _where(source), Problems()
+        pod = identified(template.pod, source, self._owners, where, problems)
         return Reading(pod, (*template.problems, *problems.found()))
 
     def running(
-        self, source: objects.Pod, asked: Pod | None = None, before: Held | None = None, placed_itself: bool = False
+        self,
+        source: objects.Pod,
+        asked: Pod | None = None,
+        before: Held | None = None,
+        placed_itself: bool = False,
+        namespace: Mapping[str, str] = NO_LABELS,
     ) -> tuple[Held, tuple[Problem, ...]]:
         """What the pod holds, if it was known to ask for, or to hold, this before (ADR 13, ADR 16).
 
@@ -121,47 +94,32 @@ class Reader:
         for. What is wrong with the spec of a pod that runs no longer matters.
         """
         annotations, vendors = source.metadata.annotations, self._default.vendors
-        ignored = source.metadata.labels.get(WEBHOOK) == IGNORE
-        pod = self.pod(source, admitted=ignored and has_record(annotations, vendors)).pod
+        pod = self.pod(source, namespace).pod
         if asked is not None and asked.containers != pod.containers:
             pod = replace(asked, labels=pod.labels, leaving=pod.leaving)
         if pod.refusal is not None:
             pod = replace(pod, refusal=None)
-        problems, where = Problems(), f"Pod {source.metadata.namespace}/{source.metadata.name}"
-        trace = trace_of(annotations, vendors)
+        problems, where = Problems(), _where(source)
         if before is None or not (before.final or before.record is not None):
-            held = self._first(source, pod, trace, problems, asked is not None, placed_itself)
-            if before is not None and trace == before.trace:
+            stay = Stay(asked is not None, placed_itself)
+            held = first_held(pod, source, self._default, where, problems, stay)
+            if before is not None and held.trace == before.trace:
                 problems = Problems()  # they are known
-        else:
-            held = before._replace(trace=trace)
-            if trace not in (before.trace, before.origin):
-                recorded_shares(pod, annotations, vendors, where, problems)  # what is wrong with it now is logged
-                message = "another client changed which cards the pod is said to have; what was bound stays booked"
-                problems.warning(where, "metadata.annotations", message)
-                held = held._replace(report=(CHANGED, message))
-        kinds = [container.kind for container in pod.containers]
-        shares = None if held.record is None else without_finished_init(held.record, kinds, source)
-        running = RunningPod(pod, source.spec.node_name, shares, held.running.trust)
-        return held._replace(running=running), problems.found()
+            return held, problems.found()
+        trace = trace_of(annotations, vendors)
+        held = before._replace(trace=trace)
+        if trace not in (before.trace, before.origin):
+            recorded_shares(pod, annotations, vendors, where, problems)  # what is wrong with it now is logged
+            message = "another client changed which cards the pod is said to have; what was bound stays booked"
+            problems.warning(where, "metadata.annotations", message)
+            held = held._replace(report=(CHANGED, message))
+        return booked(held, pod, source), problems.found()
 
     def bare(self, source: objects.Pod, asked: Pod | None) -> Held:
         """What a pod holds that `running` cannot read, as far as it can be told."""
         vendors = self._default.vendors
         running, trace = bare_running(source, asked, vendors), trace_of(source.metadata.annotations, vendors)
         return Held(running, running.shares, trace, trace, proves=not self._default.seals)
-
-    def _first(
-        self, source: objects.Pod, pod: Pod, trace: int, problems: Problems, waited: bool, placed_itself: bool
-    ) -> Held:
-        """What the pod's record is worth. `waited`: we saw the pod before it had a node, and bound it ourselves."""
-        ours, node, seals = self.is_ours(source), source.spec.node_name, self._default.seals
-        where, notes = f"Pod {source.metadata.namespace}/{source.metadata.name}", source.metadata.annotations
-        found = account(pod, node, notes, self._default.vendors, seals, where, problems, ours, placed_itself)
-        final = found.sealed or bool(found.doubt) or (waited and ours)
-        running = RunningPod(pod, node, found.shares, found.trust)
-        proves = found.sealed or not seals
-        return Held(running, found.shares, trace, trace, final, found.doubt, _report(found), proves)
 
     def claimed(self, source: objects.Pod) -> tuple[str, ...]:
         """Annotations by which a pod that nobody has placed says which cards it has."""
@@ -183,16 +141,16 @@ class Reader:
             self._encode((meta.labels, meta.annotations, source.spec, source.status)), digest_size=16
         ).digest()
 
-    def _template(self, source: objects.Pod, admitted: bool) -> Reading:
-        whole = self._key(source, admitted)
+    def _template(self, source: objects.Pod, passed_over: bool) -> Reading:
+        whole = self._key(source, passed_over)
         key = blake2b(whole, digest_size=20).digest()
         known = self._templates.get(key)
         if known is None:
-            known = self._read(source, admitted)
+            known = self._read(source, passed_over)
             self._templates.put(key, known, len(whole))
         return known
 
-    def _key(self, source: objects.Pod, admitted: bool) -> bytes:
+    def _key(self, source: objects.Pod, passed_over: bool) -> bytes:
         """Everything that decides what the pod asks for, and nothing that tells replicas apart."""
         spec, meta = source.spec, source.metadata
         claims = [volume for volume in spec.volumes if volume.persistent_volume_claim or volume.ephemeral]
@@ -203,9 +161,9 @@ class Reader:
                 self._doubtful_names(meta),
                 meta.namespace,
                 meta.name if any(volume.ephemeral for volume in claims) else "",
-                [(key, meta.labels.get(key)) for key in (WEBHOOK, *_labels_used(spec))],
-                admitted,
-                _resized(source.status),
+                [(key, meta.labels.get(key)) for key in _labels_used(spec)],
+                passed_over,
+                resized(source.status),
             )
         )
 
@@ -218,25 +176,17 @@ class Reader:
     def _matters(self, annotation: str) -> bool:
         return annotation.startswith(self._prefixes) and annotation not in self._no_matter
 
-    def _read(self, source: objects.Pod, admitted: bool) -> Reading:
-        problems, meta = Problems(), source.metadata
-        spec = msgspec.structs.replace(source.spec, node_name="")  # where it is, not where it must be
-        settings = self._profiles.get(source.spec.scheduler_name, self._default)
-        settings = settings if admitted else settings.under(meta.labels)
-        where, status = f"Pod {meta.namespace}/{meta.name}", _resized(source.status)
-        template = Template(where, "spec", meta.namespace, meta.name, meta, spec, status)
-        pod = pod_from(template, settings, problems)
+    def _read(self, source: objects.Pod, passed_over: bool) -> Reading:
+        problems, settings = Problems(), self._profiles.get(source.spec.scheduler_name, self._default)
+        pod = asked_by(source, passed_over, settings, _where(source), problems)
         if self._pool:
             rules = pod.node_rules
             pod = replace(pod, node_rules=replace(rules, selector=(*rules.selector, *self._pool)))
         return Reading(pod, problems.found())
 
 
-def _report(found: Account) -> tuple[str, str]:
-    """The event that the pod's owner should see, if any."""
-    if found.doubt:
-        return UNVERIFIED, found.doubt
-    return (CHANGED, RESTORED) if found.changed else ("", "")
+def _where(source: objects.Pod) -> str:
+    return f"Pod {source.metadata.namespace}/{source.metadata.name}"
 
 
 def _labels_used(spec: objects.PodSpec) -> list[str]:
@@ -247,29 +197,3 @@ def _labels_used(spec: objects.PodSpec) -> list[str]:
             for term in (*part.required, *(each.pod_affinity_term for each in part.preferred)) if part else ():
                 keys.update(term.match_label_keys, term.mismatch_label_keys)
     return sorted(keys)
-
-
-def _own_labels(labels: dict[str, str]) -> dict[str, str]:
-    """Without the one that binding adds: it says nothing new, and a pod that is bound is still the same pod."""
-    labels = pod_labels(labels)
-    return {key: value for key, value in labels.items() if key != NODE} if NODE in labels else labels
-
-
-def _resized(status: objects.PodStatus) -> objects.PodStatus:
-    """What kubelet has given the containers, and nothing else: equal for replicas, as long as nobody resizes one."""
-    given = [_given(one) for one in status.container_statuses if one.resources is not None]
-    given_init = [_given(one) for one in status.init_container_statuses if one.resources is not None]
-    if not given and not given_init and status.resources is None:
-        return UNRESIZED
-    return objects.PodStatus(
-        conditions=[one for one in status.conditions if one.type == "PodResizePending"],
-        container_statuses=given,
-        init_container_statuses=given_init,
-        resources=status.resources,
-        allocated_resources=status.allocated_resources,
-    )
-
-
-def _given(status: objects.ContainerStatus) -> objects.ContainerStatus:
-    resources, promised = status.resources, status.allocated_resources
-    return objects.ContainerStatus(status.name, resources=resources, allocated_resources=promised)

@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable, Iterator
 
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.why.findings import INTERPRETED_COST, MOST_LOOKS, Findings, find
-from dovetail.kube.live.gang_reasons import GangReasons, gist, is_tried, own_refusal, waits_singly
+from dovetail.engine.why.gathering import is_tried, waits_singly
+from dovetail.engine.why.refused import asks_nodes, only_device_quota, refused_by
+from dovetail.kube.live.gang_reasons import GangReasons, gist, own_refusal
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.tell import Condition
 from dovetail.kube.live.words import UNSCHEDULABLE, condition_reason, cut, why_pending, why_refused
 from dovetail.model.decision import Decision
 from dovetail.model.pod import Group, Pod
-from dovetail.model.reason import POD_LEVEL, Reason, sentence
+from dovetail.model.reason import Reason
 
 FRESH = 1.0  # seconds for which what the nodes said serves other pods that ask alike
 STILL_FRESH = 30.0  # the same while many pods wait to be told
@@ -156,36 +158,32 @@ class Reasons:
 
     def _condition(self, pod: Pod, reason: Reason) -> Condition | None:
         """None: some node would take it by now, so that it is about to be tried again."""
-        if pod.refusal is not None or (reason in POD_LEVEL and reason is not Reason.NO_NODES):
-            return Condition(condition_reason(reason), why_refused(pod, reason, self._which(pod, reason)))
+        if pod.refusal is not None or not asks_nodes(reason):
+            return Condition(
+                condition_reason(reason), why_refused(pod, reason, refused_by(self._scheduler, pod, reason))
+            )
         return self._by_nodes(pod, self._find(pod))
 
     def _in_a_trial(self, pod: Pod, reason: Reason) -> Condition | None:
         """As `_condition`; what the nodes say then is kept for no other pod."""
-        if reason in POD_LEVEL and reason is not Reason.NO_NODES:
-            return Condition(condition_reason(reason), why_refused(pod, reason, self._which(pod, reason)))
+        if not asks_nodes(reason):
+            return Condition(
+                condition_reason(reason), why_refused(pod, reason, refused_by(self._scheduler, pod, reason))
+            )
         found = find(self._scheduler, pod, FEW_LOOKS)
         self._left -= found.cost
         return self._by_nodes(pod, found)
 
+    def _refused(self, pod: Pod, reason: Reason) -> Condition:
+        which = refused_by(self._scheduler, pod, reason)
+        return Condition(condition_reason(reason), why_refused(pod, reason, which))
+
     def _by_nodes(self, pod: Pod, found: Findings) -> Condition | None:
         if found.fits:
             return None
-        if self._only_the_quota_says_no(pod):
-            quota = self._scheduler.quotas.device_limits(pod)
-            return Condition(condition_reason(Reason.QUOTA), cut(f"{sentence(Reason.QUOTA)}: {quota}."))
+        if quota := only_device_quota(self._scheduler, pod):
+            return Condition(condition_reason(Reason.QUOTA), cut(f"{quota}."))
         return Condition(condition_reason(Reason.NO_NODES), why_pending(found))
-
-    def _which(self, pod: Pod, reason: Reason) -> str:
-        """Which quota or claim is why no node can take the pod; "" = neither is."""
-        if reason is Reason.QUOTA:
-            return self._scheduler.quotas.refusal(pod) or ""
-        return self._scheduler.related.volumes.why_refused(pod, reason)
-
-    def _only_the_quota_says_no(self, pod: Pod) -> bool:
-        if not (pod.wants_devices and self._scheduler.quotas.apply_to(pod)):
-            return False
-        return Reason.OK in self._scheduler.related.reasons(pod, under_quota=False)
 
     def _find(self, pod: Pod) -> Findings:
         key, now = self._alike(pod), self._now()

@@ -1,6 +1,6 @@
 """Services and controllers as they were last heard of → which pods they select, and only where that is different.
 
-Only selectors are kept. ReplicaSets that want no pods have none to spread: of a Deployment's past revisions nothing is.
+Only selectors are kept, of those that select pods now.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SelectorMirror:
         """An object that cannot be read is taken as it was before."""
         name = (item.metadata.namespace, item.metadata.name)
         try:
-            wanted = _wanted(kind, item)
+            wanted = selector_of(kind, item)
         except Exception as error:
             self.faults.append(Fault(kind, "/".join(name), error))
             return
@@ -68,9 +68,3 @@ class SelectorMirror:
         else:
             known[name] = selector
         yield SelectorChanged(self._clock(), kind, *name, selector)
-
-
-def _wanted(kind: str, source: Controller | Labelled) -> Selector | None:
-    if kind == REPLICA_SET and isinstance(source, Controller) and source.spec.replicas == 0:
-        return None
-    return selector_of(source)

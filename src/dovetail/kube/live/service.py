@@ -20,6 +20,7 @@ from dovetail.kube.api.retry import retrying
 from dovetail.kube.api.typed import version_of
 from dovetail.kube.conversion.gangs import Gangs
 from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.conversion.settling import SETTLE_SECONDS
 from dovetail.kube.live.binder import Binder
 from dovetail.kube.live.driver import Driver
 from dovetail.kube.live.election import TERMS, Arrival, Election, OtherNames, Terms
@@ -32,7 +33,6 @@ from dovetail.kube.live.ledger_audit import AUDIT_SECONDS, LedgerAudit
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.peers import Overlap, Peers
 from dovetail.kube.live.reader import Reader
-from dovetail.kube.live.settling import SETTLE_SECONDS
 from dovetail.kube.live.sources import Sources
 from dovetail.kube.live.tell import Condition, Teller
 from dovetail.kube.live.volume_mirror import VolumeMirror
@@ -280,8 +280,12 @@ class Service:
     async def _list(self, driver: Driver) -> None:
         """Everything there is; deciding waits until all of it is known."""
         self.state, self.reflectors = "listing the cluster", self._sources.reflectors
+        first = self._sources.namespaces  # what a Namespace says of its pods is known before they are read
+        self._start(first.run())
+        await first.synced()
         for reflector in self.reflectors:
-            self._start(reflector.run())
+            if reflector is not first:
+                self._start(reflector.run())
         self._start(driver.run())
         self._start(driver.teller.run())
         waiting = [asyncio.create_task(reflector.synced()) for reflector in self.reflectors]

@@ -44,10 +44,11 @@ class Sources:
         self._now, self._log = now, log
         watch = partial(Reflector, api, report=log, first_version=NEWEST)
         pod_groups = PodGroupWatches(driver, watch, self._complain, log)
+        self.namespaces: Reflector[Any] = watch("/api/v1/namespaces", objects.Namespace, self._namespaces)
         self.reflectors: list[Reflector[Any]] = [
+            self.namespaces,
             watch("/api/v1/nodes", objects.Node, self._nodes),
             watch("/api/v1/pods", objects.Pod, self._pods, on_watch=pod_groups.pods_watched),
-            watch("/api/v1/namespaces", objects.Namespace, self._namespaces),
             watch("/api/v1/resourcequotas", objects.ResourceQuota, self._quotas),
             *(watch(path, TYPES[kind], partial(self._volume_objects, kind)) for kind, path in PATHS.items()),
             *pod_groups.reflectors.values(),

@@ -285,6 +285,14 @@ class Workload(Struct, frozen=True):
     status: WorkloadStatus = WorkloadStatus()
 
 
+class ReplicationControllerSpec(WorkloadSpec, frozen=True):
+    selector: Texts = {}  # type: ignore[assignment]  # a map of labels
+
+
+class ReplicationController(Workload, frozen=True):
+    spec: ReplicationControllerSpec
+
+
 class ServiceSpec(Struct, frozen=True):
     selector: Texts = {}
 

@@ -1,4 +1,4 @@
-"""Which nodes are settled, by what was seen of them before and of other nodes; the rest is in conversion/settled.py.
+"""Which nodes are settled, by what was seen of them before and of other nodes; the rest is in settled.py.
 
 Four rules need more than one Node object:
 
@@ -6,6 +6,8 @@ Four rules need more than one Node object:
     records without a register    the pods hold cards of a register that vanished before the scheduler started
     a count without description   may be HAMi's slots whose register is on its way: it is believed after a while
     a card of another node        is that node's, or its pods', until they are gone
+
+The live scheduler tells `Settling` of each change. Files have no past: `settled_nodes` is all that can be said of them.
 """
 
 from __future__ import annotations
@@ -13,8 +15,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from math import inf
 
 from dovetail.kube.conversion.nodes import NodeReading
+from dovetail.kube.conversion.reading import Held
 from dovetail.kube.conversion.settled import CardSource
 from dovetail.kube.objects import core as objects
 from dovetail.model.device import Device
@@ -154,10 +158,37 @@ class Settling:
         return node is not None and any(device.uuid == uuid for device in node.devices)
 
 
+def settled_nodes(readings: Iterable[NodeReading], held: Iterable[Held]) -> dict[str, Node]:
+    """The nodes of files, by name. `readings` are those of `oldest_first`, `held` is what pods with a node hold.
+
+    Whatever waits for time to pass has happened: when the files were written is not known.
+    """
+    settling = Settling(lambda: inf)
+    nodes = {reading.node.name: settling.node(reading, 0.0) for reading in readings}
+    for one in held:
+        settling.pod_holds(one.running.node, one.recorded, one.proves)
+    for _ in range(len(nodes) + 1):  # a node that gives a card up may settle another one
+        changed = {node.name: node for node in settling.settled_by_now() if nodes[node.name] != node}
+        if not changed:
+            break
+        nodes.update(changed)
+    return nodes
+
+
+def refuses_new_pods(node: Node) -> str:
+    """What people are told of a node that is not settled."""
+    return f"takes no new GPU pods: {node.unsettled}; running pods keep their cards"
+
+
 def oldest_first(nodes: Iterable[objects.Node]) -> list[objects.Node]:
     """In the order in which they joined: of two that register one card, a scheduler that starts believes the older,
     as one that runs believes the one that it saw first. A node cannot change when it was created."""
-    return sorted(nodes, key=lambda node: (node.metadata.creation_timestamp, node.metadata.name))
+    return sorted(nodes, key=joined)
+
+
+def joined(node: objects.Node) -> tuple[str, str]:
+    """When it did, with its name: the key of `oldest_first`."""
+    return node.metadata.creation_timestamp, node.metadata.name
 
 
 def _offer(reading: NodeReading) -> tuple[object, ...]:

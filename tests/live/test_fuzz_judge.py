@@ -229,6 +229,6 @@ def test_a_slow_canary_is_the_schedulers_fault_unless_its_own_part_is_known_to_b
 
 def test_a_churn_whose_objects_pile_up_is_no_measure_of_memory() -> None:
     """Claims whose finalizer nobody took away kept their namespaces: 240 of 290 after 200 s."""
-    assert piled_up(namespaces=12, pods=150) == []
-    assert piled_up(namespaces=240, pods=150)
-    assert piled_up(namespaces=12, pods=1300)
+    assert piled_up(namespaces=68, pods=350) == []
+    assert piled_up(namespaces=240, pods=350)
+    assert piled_up(namespaces=68, pods=1300)

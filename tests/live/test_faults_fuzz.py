@@ -9,6 +9,7 @@ import pytest
 from tests.live.faults import SOAK, more
 from tests.live.fuzz import churn
 from tests.live.fuzz.attacker import WHO
+from tests.live.fuzz.parts import audited
 from tests.live.fuzz.run import CANARY_SECONDS, Plan, run
 from tools.controlplane.plane import ControlPlane
 
@@ -21,7 +22,7 @@ def test_faults_by_an_attacker(control_plane: ControlPlane, who: str) -> None:
     """30 s each, ten minutes in `make soak`: no crash, canaries bound, memory flat, no card twice, quotas held."""
     told: list[str] = []
     allowed = CANARY_SECONDS if SOAK else BUSY * CANARY_SECONDS
-    with ControlPlane(control_plane.binaries) as plane:
+    with audited(control_plane.binaries) as plane:
         plan = Plan(who, SEED, more(30, 600), canary_seconds=allowed, interpreted=not SOAK)
         outcome = run(plane, plan, told.append)
     print("\n".join(told))

@@ -12,10 +12,12 @@ import pytest
 
 from tests.live.assigned import ALLOCATED
 from tests.live.chaos.machines import CANARY, CANARY_TAINT, Machine
+from tests.live.fuzz.churn import piled_up
 from tests.live.fuzz.judge import Judge, gpus_of, number
 from tests.live.fuzz.node import LyingNode
+from tests.live.fuzz.parts import HEAD, POLICY, SEEN, bindings, of_the_scheduler
 from tests.live.fuzz.pods import SOUND, sound
-from tests.live.fuzz.run import tracebacks
+from tests.live.fuzz.run import tracebacks, verdict_on_waits
 from tests.live.fuzz.tenant import Tenant
 from tests.live.fuzz.twists import HOSTILE, hostile
 from tools.controlplane.client import Access, Client, Object
@@ -165,3 +167,68 @@ def test_no_pod_of_an_attacker_can_take_the_canaries_node(twist: Any) -> None:
         assert not everything or item["spec"]["nodeSelector"]["kubernetes.io/hostname"] != CANARY
         assert CANARY_TAINT["key"] not in [one.get("key") for one in item["spec"].get("tolerations", [])]
         assert item["spec"].get("nodeName") != CANARY
+
+
+# --- whose time a wait is
+
+
+def audited(name: str, at: str) -> str:
+    """A line of the API server's audit log, as of a Binding."""
+    ref = {"resource": "pods", "namespace": CANARY, "name": name, "subresource": "binding"}
+    return json.dumps({"verb": "create", "objectRef": ref, "requestReceivedTimestamp": at})
+
+
+def test_the_schedulers_part_ends_when_its_first_binding_reaches_the_api_server() -> None:
+    start = 1_767_225_600.0  # 2026-01-01T00:00:00Z
+    log = "\n".join(
+        [
+            audited("canary-1", "2026-01-01T00:00:00.250000Z"),
+            audited("canary-1", "2026-01-01T00:00:09.000000Z"),  # sent again
+            audited("canary-2", "2026-01-01T00:00:01.000000Z"),
+            audited("canary-3", "2026-01-01T00:00:01.000000Z")[:-5],  # still being written
+        ]
+    )
+    told = {"canary-1": start, "canary-2": start + 1.5, "canary-3": start}  # of canary-2 the bare watch heard later
+    assert of_the_scheduler(told, bindings(log)) == [0.25, 0.0]
+
+
+def test_a_bare_watch_knows_a_canary_by_the_first_bytes_of_its_event() -> None:
+    head = b'{"type":"%b","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"%b","namespace":"%b","uid":"u"'
+    found = SEEN.search((head % (b"ADDED", b"canary-17", b"canary") + b"x" * 10_000)[:HEAD])
+    assert found is not None
+    assert found[1] == b"canary-17"
+    for other in ((b"MODIFIED", b"canary-17", b"canary"), (b"ADDED", b"canary-17", b"tenant-a")):
+        assert SEEN.search(head % other) is None
+
+
+def test_only_bindings_of_canaries_are_audited() -> None:
+    first, last = POLICY["rules"]
+    assert (first["namespaces"], first["resources"]) == ([CANARY], [{"group": "", "resources": ["pods/binding"]}])
+    assert last == {"level": "None"}
+
+
+SLOW = [2.0] * 100
+
+
+@pytest.mark.parametrize(
+    ("waits", "own", "is_wrong", "is_said"),
+    [
+        ([0.9] * 100, [], False, False),
+        (SLOW, [1.1] * 100, True, False),  # the scheduler's
+        (SLOW, [0.4] * 100, False, True),  # the API server's: said, and not judged
+        (SLOW, [0.4] * 89, True, False),  # not known of enough of them
+        ([0.9] * 200 + [9.0], [], False, False),  # one in 201
+    ],
+)
+def test_a_slow_canary_is_the_schedulers_fault_unless_its_own_part_is_known_to_be_short(
+    waits: list[float], own: list[float], is_wrong: bool, is_said: bool
+) -> None:
+    found, said = verdict_on_waits(waits, own, 1.0)
+    assert (bool(found), bool(said)) == (is_wrong, is_said)
+
+
+def test_a_churn_whose_objects_pile_up_is_no_measure_of_memory() -> None:
+    """Claims whose finalizer nobody took away kept their namespaces: 240 of 290 after 200 s."""
+    assert piled_up(namespaces=68, pods=350) == []
+    assert piled_up(namespaces=240, pods=350)
+    assert piled_up(namespaces=68, pods=1300)

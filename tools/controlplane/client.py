@@ -158,6 +158,13 @@ class Client:
         self, kind: str, version: str | None = None, namespace: str | None = "default", seconds: int = 60, **query: Any
     ) -> Iterator[Object]:
         """Events ({"type": …, "object": …}) until the server closes the watch; a status of 4xx is raised."""
+        for line in self.watch_lines(kind, version, namespace, seconds, **query):
+            yield json.loads(line)
+
+    def watch_lines(
+        self, kind: str, version: str | None = None, namespace: str | None = "default", seconds: int = 60, **query: Any
+    ) -> Iterator[bytes]:
+        """The same, not decoded."""
         if version is not None:
             query["resourceVersion"] = version
         query |= {"watch": "true", "timeoutSeconds": seconds}
@@ -167,7 +174,7 @@ class Client:
             if response.status >= 400:
                 raise ApiError(response.status, json.loads(response.read()), f"WATCH {kind}")
             while line := response.readline():
-                yield json.loads(line)
+                yield line
         except http.client.HTTPException as error:  # a server that is killed ends a stream in the middle
             raise ConnectionError(f"WATCH {kind}: {type(error).__name__}") from error
         finally:

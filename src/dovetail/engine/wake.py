@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from dovetail.engine.ledger.requests import Requests
 from dovetail.engine.queue import ALWAYS, WaitingRoom
 from dovetail.model.pod import Pod, Profile
 
-MAX_LISTED = 256  # requests that are held against a row in one call
+MAX_LISTED = 256  # requests that are held against a row in one call: about 0.1 ms, where the kernel is compiled
+MAX_INTERPRETED = 8  # the same of an interpreted kernel: about 1 ms
 PLAIN = 3  # parts of the key of a request that no rule about other pods belongs to
 
 
@@ -126,11 +128,12 @@ class Wake:
                 for key in listed:
                     del self._list_of[key]
                 keys = [key for key in listed if self._waiting.asks(key)] + keys
-            for start in range(0, len(keys), MAX_LISTED):
+            longest = self._longest(profile)
+            for start in range(0, len(keys), longest):
                 if start and left <= 0:
                     return False
                 left -= 1
-                made = self._list(keys[start : start + MAX_LISTED])
+                made = self._list(keys[start : start + longest])
                 if number is None:
                     self._lists.append(made)
                 else:
@@ -138,9 +141,13 @@ class Wake:
                 at = len(self._lists) - 1 if number is None else number
                 self._list_of.update(dict.fromkeys(made[0], at))
                 number = None
-                if len(made[0]) < MAX_LISTED:
+                if len(made[0]) < longest:
                     self._open[profile] = at
         return True
+
+    def _longest(self, profile: Profile) -> int:
+        """A list is held against rows without a break, while everybody else waits."""
+        return MAX_LISTED if isinstance(self._kernel(profile).which_fit, partial) else MAX_INTERPRETED
 
     def _list(self, keys: list[Any]) -> tuple[list[Any], Batch]:
         pods = [self._waiting.first(key).pods[0] for key in keys]

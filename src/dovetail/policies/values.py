@@ -92,14 +92,16 @@ def _cut(sizes: Sequence[int], times: Sequence[float]) -> Sequence[float]:
 def _patterns(
     sizes: Sequence[int], weight: np.ndarray[tuple[int], np.dtype[np.float64]]
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """[hundredths]: the weights of all ways to fill exactly so much."""
-    ways = np.zeros(CUTS + 1)
-    ways[0] = 1.0
+    """[hundredths]: the weights of all ways to fill exactly so much.
+
+    A list: the steps depend on each other, and slices of an array take up to four times as long. Who asks for `snug`
+    keeps the live scheduler from everything else meanwhile.
+    """
+    ways = [1.0] + [0.0] * CUTS
     for size, factor in zip(sizes, weight.tolist(), strict=True):
-        for start in range(size, CUTS + 1, size):
-            end = min(start + size, CUTS + 1)
-            ways[start:end] += factor * ways[start - size : end - size]
-    return ways
+        for left in range(size, CUTS + 1):
+            ways[left] += factor * ways[left - size]
+    return np.array(ways)
 
 
 def cpu_factors(typical: Sequence[TypicalPod], kinds: int) -> Ints:

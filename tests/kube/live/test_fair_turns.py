@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.engine.ledger.audit import contradictions
+from dovetail.engine.wake import MAX_INTERPRETED
 from dovetail.kube.live.arrivals import MANY, Arrivals
-from dovetail.kube.live.driver import PORTION, RETRIED, RETRIED_AT_ONCE
+from dovetail.kube.live.driver import LONGEST_BUSY, PORTION, RETRIED, RETRIED_AT_ONCE, SAFETY_NET
+from dovetail.kube.live.turns import Turns
 from dovetail.model.events import QuotaChanged
 from dovetail.model.pod import Group, Pod, Quota
 from tests.kube.live.stage import Stage, gpu_node, waiting
@@ -111,9 +113,74 @@ async def test_one_change_that_wakes_thousands_tries_a_portion_a_turn(
             await asyncio.sleep(0)
             per_turn.append(len(tried) - before)
         assert max(per_turn) <= RETRIED + RETRIED_AT_ONCE
+        at_once = [len(keys) for keys, _ in stage.scheduler.wake._lists]
+        assert max(at_once, default=0) <= MAX_INTERPRETED  # 256 requests took 50 ms and more, without a break
         if kind == "gangs":
             assert len(tried) == 400  # any change might help a gang
         assert len(stage.hands.binds) == (1 if kind == "gangs" else 2)  # the new card has one taker
+
+
+@pytest.mark.asyncio
+async def test_a_watch_with_much_to_read_gets_several_reads_a_turn() -> None:
+    """64 reads of 256 KiB, as of large pods of one tenant, stand before a canary. A turn of deciding takes 20 ms and a
+    read 1 ms: with one read a turn the canary would wait for 64 turns, which is more than a second."""
+    async with Stage() as stage:
+        stage.nodes(gpu_node(cards=4))
+        stage.pods(*(waiting(f"p{n:04}") for n in range(5_000)))
+        turns: list[float] = []
+        place_some = stage.driver._place_some
+
+        def counted() -> None:
+            turns.append(stage.clock)
+            stage.clock += 0.02
+            place_some()
+
+        stage.driver._place_some = counted  # type: ignore[method-assign]
+        for _ in range(64):
+            await asyncio.sleep(0)
+            stage.clock += 0.001
+        stage.pods(other("canary"))
+        assert 64 // 20 <= len(turns) <= 8
+
+
+@pytest.mark.asyncio
+async def test_a_loop_that_never_rests_looks_after_lost_pods_all_the_same() -> None:
+    """The safety net came only after the last turn: a tenant who keeps the loop busy puts it off for ever."""
+    async with Stage() as stage:
+        stage.nodes(gpu_node())
+        await stage.settle()
+        looked: list[float] = []
+        stage.driver._safety_net = lambda: looked.append(stage.clock)  # type: ignore[method-assign]
+        number = 0
+        while stage.clock < 1000.0 + SAFETY_NET + 2 * LONGEST_BUSY:
+            stage.clock += 0.25
+            number += 1
+            stage.pods(waiting(f"p{number}"))
+            await asyncio.sleep(0)
+        assert looked
+
+
+def test_what_is_to_be_said_goes_by_turns_of_the_namespaces() -> None:
+    turns: Turns[int] = Turns()
+    for number in range(1_000):
+        turns.put("many", f"m{number}", number)
+    turns.put("few", "f", -1)
+    turns.put("many", "m1", -2)  # newer, in its old place
+    assert [turns.pop(str(turns.first())) for _ in range(4)] == [0, -1, -2, 2]
+    turns.discard("m3")
+    turns.discard("unknown")
+    assert (turns.first(), turns.first(but={"m4"}), len(turns)) == ("m4", "m5", 996)
+
+
+def test_where_there_is_too_much_to_say_the_namespace_with_most_loses_its_oldest() -> None:
+    turns: Turns[int] = Turns()
+    turns.put("few", "f", 0)
+    for number in range(3):
+        turns.put("many", f"m{number}", number)
+    turns.put("other", "o", 0)
+    for _ in range(2):
+        turns.drop_one()
+    assert ("f" in turns and "o" in turns, "m0" in turns, "m1" in turns, "m2" in turns) == (True, False, False, True)
 
 
 def _waiter(kind: str, number: int) -> Object:
@@ -184,6 +251,6 @@ async def story(steps: list[tuple[str, int, Any]], deferred: bool) -> list[dict[
 def test_retries_in_portions_end_as_retries_at_once(steps: list[tuple[str, int, Any]], listed: int) -> None:
     expected = asyncio.run(story(steps, False))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dovetail.engine.wake.MAX_LISTED", listed)  # few requests fill many lists
+        patch.setattr("dovetail.engine.wake.MAX_INTERPRETED", listed)  # few requests fill many lists
         assert asyncio.run(story(steps, True)) == expected
         assert asyncio.run(story(steps, False)) == expected

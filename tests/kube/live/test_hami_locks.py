@@ -58,13 +58,34 @@ def _locks(node: Any, there: set[str], **more: Any) -> HamiLocks:
     return locks
 
 
-def _bind(name: str) -> Bind:
-    return Bind(Pod("ml", name, name), Decision(name, "n", (Share(0, "GPU-0", 1, 1),), Reason.OK, 0))
+def _bind(name: str, namespace: str = "ml") -> Bind:
+    return Bind(Pod(namespace, name, name), Decision(name, "n", (Share(0, "GPU-0", 1, 1),), Reason.OK, 0))
 
 
 async def _a_while() -> None:
     for _ in range(20):
         await asyncio.sleep(0)
+
+
+async def test_many_binds_of_one_namespace_stand_before_anothers_by_one() -> None:
+    """80 shares of a node wait for its lock, and then the pod of another namespace."""
+    node, order = Node(), list[str]()
+    binds = [*(_bind(f"p{n}") for n in range(80)), _bind("few", "other")]
+    locks = _locks(node, {bind.pod.key for bind in binds})
+
+    async def one(bind: Bind) -> None:
+        assert await locks.take(bind)
+        order.append(bind.pod.name)
+        await locks.give_back(bind, bound=False)
+        locks.hear([node.as_heard()])
+
+    assert await locks.take(binds[0])
+    others = [asyncio.create_task(one(bind)) for bind in binds[1:]]
+    await _a_while()
+    await locks.give_back(binds[0], bound=False)
+    locks.hear([node.as_heard()])
+    await asyncio.gather(*others)
+    assert (len(order), order.index("few")) == (80, 1)
 
 
 async def test_one_at_a_time_until_the_plugin_lets_go() -> None:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import tracemalloc
 
 import msgspec
+import numpy as np
 import pytest
 
+from dovetail.engine.kernel import build
 from dovetail.engine.ledger import audit
 from dovetail.engine.ledger.node_rows import MOST_COLUMNS
 from dovetail.engine.scheduler import Scheduler
 from dovetail.kube.conversion.settings import Settings
-from dovetail.kube.live.kept import LEAST, Kept
+from dovetail.kube.live import reader as live_reader
+from dovetail.kube.live.kept import OVERHEAD, Kept
 from dovetail.kube.live.reader import MOST_TEMPLATE_BYTES, Reader
 from dovetail.kube.objects import core as objects
 from dovetail.model import device
 from dovetail.model.decision import Share
 from dovetail.model.events import GroupArrived, NodeChanged, PodGone, PodObserved
 from dovetail.model.node import Node
-from dovetail.model.pod import DeviceRules, RunningPod
+from dovetail.model.pod import DeviceRules, Profile, RunningPod
 from tests.builders import ask, group
 from tests.builders import card as model_card
 from tests.builders import node as model_node
@@ -39,17 +43,31 @@ def source(annotations: dict[str, str], name: str = "p") -> objects.Pod:
 
 
 def test_the_least_recently_used_make_way() -> None:
-    kept = Kept[str](32 * LEAST)
+    kept = Kept[str](32 * OVERHEAD)
     for number in range(32):
         kept.put(b"%d" % number, str(number), 0)
-    assert (len(kept), kept.bytes) == (32, 32 * LEAST)
+    assert (len(kept), kept.bytes) == (32, 32 * OVERHEAD)
     assert kept.get(b"0") == "0"  # used: 1 goes first
-    kept.put(b"new", "new", 2 * LEAST)
+    kept.put(b"new", "new", OVERHEAD)
     assert [kept.get(key) for key in (b"0", b"1", b"2", b"3", b"new")] == ["0", None, None, "3", "new"]
-    kept.put(b"new", "newer", LEAST)
-    assert (kept.get(b"new"), kept.bytes) == ("newer", 31 * LEAST)  # 0, 3 … 31 and this one
-    kept.put(b"large", "large", 3 * LEAST)  # more than a sixteenth of the room
+    kept.put(b"new", "newer", 0)
+    assert (kept.get(b"new"), kept.bytes) == ("newer", 31 * OVERHEAD)  # 0, 3 … 31 and this one
+    kept.put(b"large", "large", 2 * OVERHEAD)  # more than a sixteenth of the room
     assert kept.get(b"large") is None
+
+
+def test_templates_that_all_differ_take_the_memory_that_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A template of 700 bytes becomes Python objects of 3,300: 32 MiB of templates took 150 MiB."""
+    monkeypatch.setattr(live_reader, "MOST_TEMPLATE_BYTES", 2 * MIB)
+    read = reader()
+    read.pod(source({"nvidia.com/use-gputype": "A100"}))
+    tracemalloc.start()
+    for number in range(3_000):
+        read.pod(source({"nvidia.com/use-gputype": f"A{number}", "nvidia.com/use-gpuuuid": f"GPU-{number}"}))
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(read._templates) > 100
+    assert taken < 2 * MIB
 
 
 def test_replicas_share_what_is_read_of_them() -> None:
@@ -72,6 +90,26 @@ def test_patches_of_a_large_annotation_are_not_kept() -> None:
     tracemalloc.stop()
     assert most < 8 * MIB
     assert read._templates.bytes <= MOST_TEMPLATE_BYTES
+
+
+def test_interpreted_kernels_of_ever_new_chains_make_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten GPU policies make 5,860 chains, with each node policy: 20 kB a pair were kept for good."""
+    monkeypatch.setattr(build, "MAX_INTERPRETED", 8)
+    names = ("binpack", "spread", "mutex", "numa", "topology-aware", "first-fit")
+    pairs = [Profile("binpack", chain) for chain in itertools.permutations(names, 3)]
+    interpreter, first = build.Builder(compiled=False), pairs[0]
+    kept = interpreter.kernel(first)
+    most = 0
+    for profile in pairs:
+        interpreter.lens(profile)
+        assert interpreter.kernel(profile) is interpreter.kernel(profile)
+        most = max(most, len(interpreter._made) + len(interpreter._before))
+    assert len(pairs) == 120
+    assert len(interpreter._kernels) <= 8
+    assert most <= 2 * 8 * 20  # functions of a pair; all 120 pairs have 900
+    again = interpreter.kernel(first)
+    assert again is not kept
+    assert np.array_equal(again.style, kept.style)
 
 
 def registering(number: int, name: str = "bad") -> Object:

@@ -62,7 +62,6 @@ class Attack:
         self.tally = Tally()
 
     def run(self) -> Tally:
-        """One thread for each node: changes of one object wait for each other in the API server anyway."""
         threads = [threading.Thread(target=self._thread, args=(n,)) for n in range(self._order.threads)]
         for thread in threads:
             thread.start()

@@ -42,6 +42,7 @@ from dovetail.policies.rows import Ints, NodePolicy
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
 LONGEST_CHAIN = 4
+MAX_INTERPRETED = 64  # pairs of policies whose interpreted kernels are kept, and as many of before
 Hooks = Mapping[str, Callable[..., Any]]
 Pair = tuple[str, tuple[str, ...]]  # a node policy and a chain of device policies
 Place = Callable[[State, Batch], None]
@@ -102,12 +103,16 @@ PLAIN_BOOKS = BookKeeping(kernel_book.charge, kernel_book.release, kernel_book.r
 
 
 class Builder:
-    """Makes kernels and keeps them: plain Python, or compiled by numba and kept in `cache` on disk."""
+    """Makes kernels and keeps them: plain Python, or compiled by numba and kept in `cache` on disk.
+
+    Interpreted kernels make way, as there are thousands of pairs and tenants choose them: each is 20 kB of functions.
+    """
 
     def __init__(self, compiled: bool, cache: bool = False) -> None:
         self.compiled = compiled
         self._cache = cache
         self._made: dict[tuple[Any, ...], Callable[..., Any]] = {}  # (function, hooks it reaches) -> copy
+        self._before: dict[tuple[Any, ...], Callable[..., Any]] = {}  # the same, of kernels that made way last
         self._kernels: dict[Pair, Kernel] = {}
         self._lenses: dict[Pair, Lens] = {}
         self.trouble = ""  # why nothing more is compiled in this process; "" = it works, as far as is known
@@ -115,6 +120,7 @@ class Builder:
     def kernel(self, profile: Profile) -> Kernel:
         key = (profile.node, profile.device)
         if key not in self._kernels:
+            self._make_room(len(self._kernels))
             plain = builder(False).kernel if self.compiled else self._kernel
             self._kernels[key] = self._attempt(lambda: self._kernel(profile), lambda: plain(profile))
         return self._kernels[key]
@@ -170,6 +176,7 @@ class Builder:
     def lens(self, profile: Profile) -> Lens:
         key = (profile.node, profile.device)
         if key not in self._lenses:
+            self._make_room(len(self._lenses))
             hooks, style = profile_hooks(profile)
             self._lenses[key] = Lens(
                 style,
@@ -179,6 +186,11 @@ class Builder:
                 self._points(profile, hooks, style),
             )
         return self._lenses[key]
+
+    def _make_room(self, kept: int) -> None:
+        """What is used again is taken over from `_before`."""
+        if kept >= MAX_INTERPRETED and not self.compiled:
+            self._kernels, self._lenses, self._made, self._before = {}, {}, {}, self._made
 
     def _points(self, profile: Profile, hooks: Hooks, style: Ints) -> Callable[[State, int, int, Ints], float]:
         score = NODE_POLICIES[profile.node].score
@@ -229,6 +241,8 @@ class Builder:
         assert isinstance(function, FunctionType)
         used = sorted(hook for hook in _hooks_reached(function, hooks))
         key = (function, *((hook, hooks[hook]) for hook in used))
+        if key in self._before and key not in self._made:
+            self._made[key] = self._before[key]
         if key not in self._made:
             scope = dict(function.__globals__)
             for name in _helpers(function):

@@ -87,7 +87,7 @@ class Gate:
     @asynccontextmanager
     async def __call__(self, turn: str = "") -> AsyncIterator[None]:
         """`async with gate(): await api.post(…)`: waits for a place and learns from what happens inside."""
-        await self._enter(turn)
+        await self.enter(turn)
         epoch = self._epoch
         try:
             yield
@@ -102,10 +102,10 @@ class Gate:
         else:
             self.limit = min(float(self.most), self.limit + 1 / self.limit)
         finally:
-            self.inside -= 1
-            self._admit()
+            self.leave()
 
-    async def _enter(self, turn: str) -> None:
+    async def enter(self, turn: str) -> None:
+        """Wait for a place; whoever has one gives it back by `leave`."""
         if self.inside < int(self.limit) and not self._waiting:
             self.inside += 1
             return
@@ -115,9 +115,12 @@ class Gate:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():  # let in at the very moment of being cancelled
-                self.inside -= 1
-                self._admit()
+                self.leave()
             raise
+
+    def leave(self) -> None:
+        self.inside -= 1
+        self._admit()
 
     def _admit(self) -> None:
         while self._waiting and self.inside < int(self.limit):

@@ -32,6 +32,7 @@ from dovetail.kube.live.refusals import MOST_OUTDATED, Refusals
 from dovetail.kube.live.remarks import Remarks, once_a_pod
 from dovetail.kube.live.set_aside import Fault, SetAside
 from dovetail.kube.live.tell import Condition, Note, Teller
+from dovetail.kube.live.turns import BOOKING_SECONDS, TURN_SECONDS, let_others_run
 from dovetail.kube.live.words import cut, where_to
 from dovetail.kube.log import DEBUG, ERROR, WARNING, Log
 from dovetail.kube.objects import core as objects
@@ -57,12 +58,12 @@ from dovetail.model.pod import Group, Pod
 
 PORTION = 32  # groups placed in a turn, before binds get a chance to leave
 RETRIED = 64  # waiting pods tried again in a turn
-RETRIED_AT_ONCE = 8  # of these between two looks at the clock
-TURN_SECONDS = 0.05  # after so long, what is left of a turn's work waits for the next turn
+RETRIED_AT_ONCE = 2  # of these between two looks at the clock
 NET_RETRIED = 512  # waiting pods that the safety net tries before it lets the loop do the rest
 SAFETY_NET = 60.0  # seconds between two tries of everybody: by then events should have done it
 REFRESH = 30.0  # seconds between two looks whether pods wait for other reasons than they say
 SOON = 3.0  # seconds after a node's change until the next such look
+LONGEST_BUSY = 1.0  # seconds of turns without a pause after which such looks are due, too
 
 
 @dataclass(slots=True)
@@ -202,17 +203,7 @@ class Driver:
             await either(self._wake, 1.0)
             self._wake.clear()
             self._inbox += self.mirror.settled_by_now()
-            while self._has_work() and not self.paused:
-                self._take_in(self._now() + TURN_SECONDS)
-                if not self._inbox:  # decided is when everything that is known is booked
-                    self._carry_out(self._retry_some(RETRIED))
-                    self._place_some()
-                    if self.audit.is_overdue:
-                        self.audit.step()
-                if not self._inbox and not self._arrivals:
-                    self.reasons.look_at_a_gang(self.mirror)
-                    self._tell_some()
-                await asyncio.sleep(0)
+            await self._take_turns(self._now() + LONGEST_BUSY)
             if self._now() > self._look_at:
                 self._look_at = self._now() + REFRESH
                 self.reasons.look_again(self.scheduler.waiting)
@@ -223,6 +214,24 @@ class Driver:
             while self.audit.is_due and not self.paused and not self._has_work():
                 self.audit.step()
                 await asyncio.sleep(0)
+
+    async def _take_turns(self, until: float) -> None:
+        """While there is work. `until`: when whoever keeps us busy has done so for long enough."""
+        while self._has_work() and not self.paused:
+            began = self._now()
+            if began > until:
+                self._wake.set()
+                return
+            self._take_in(began + BOOKING_SECONDS)
+            if not self._inbox:  # decided is when everything that is known is booked
+                self._carry_out(self._retry_some(RETRIED))
+                self._place_some()
+                if self.audit.is_overdue:
+                    self.audit.step()
+            if not self._inbox and not self._arrivals:
+                self.reasons.look_at_a_gang(self.mirror)
+                self._tell_some()
+            await let_others_run(began, self._now)
 
     def _has_work(self) -> bool:
         return bool(self._inbox or self._arrivals or self.scheduler.has_retries or self.reasons.pending)

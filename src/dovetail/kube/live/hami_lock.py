@@ -16,7 +16,7 @@ import msgspec
 
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError, Conflict, Forbidden, NotFound
-from dovetail.kube.api.retry import BACKOFF, REAL, World
+from dovetail.kube.api.retry import BACKOFF, REAL, Gate, World
 from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
 from dovetail.kube.conversion.settled import has_hami_plugin
 from dovetail.kube.live.election import either, only_while
@@ -41,7 +41,7 @@ class LockForbidden(ApiError):
 class _Gate:
     """A node with HAMi's plugin."""
 
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    turn: Gate = field(default_factory=lambda: Gate(most=1))  # one pod at a time, namespaces by turns
     lock: str = ""  # the annotation as last heard
     gone: bool = False  # the node is
     closed: bool = False  # the node is gone or wants no lock any more: this gate leads nowhere
@@ -129,13 +129,13 @@ class HamiLocks:
 
     async def _enter(self, gate: _Gate, node: str, pod: Pod) -> bool:
         """False: the gate was closed meanwhile."""
-        await gate.turn.acquire()
+        await gate.turn.enter(pod.namespace)
         locked = False
         try:
             locked = await self._lock(gate, node, pod)
         finally:
             if not locked:
-                gate.turn.release()
+                gate.turn.leave()
         return locked
 
     def holds(self, bind: Bind) -> bool:
@@ -163,10 +163,10 @@ class HamiLocks:
                 if not gate.gone:
                     await self._unlock(gate, node, bind.pod)
             finally:
-                gate.turn.release()
+                gate.turn.leave()
             return
         waiter = asyncio.create_task(self._until_free(gate, node, bind.pod))
-        waiter.add_done_callback(lambda _: gate.turn.release())
+        waiter.add_done_callback(lambda _: gate.turn.leave())
 
     async def _lock(self, gate: _Gate, node: str, pod: Pod) -> bool:
         """False: the gate was closed meanwhile. LockForbidden: the bind is tried again later, as after a refusal."""

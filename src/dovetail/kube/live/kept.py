@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 Value = TypeVar("Value")
-LEAST = 512  # bytes that an entry counts for at least: key, value and their places in two tables
+OVERHEAD = 4096  # bytes that an entry counts for, besides those it was made from: a pod's request as Python objects
 
 
 class Kept(Generic[Value]):
@@ -30,7 +30,7 @@ class Kept(Generic[Value]):
 
     def put(self, key: bytes, value: Value, size: int) -> None:
         """`size`: bytes that the value was made from. A value beyond a sixteenth of the room is not kept."""
-        size = max(size, LEAST)
+        size += OVERHEAD
         if size > self._most // 16:
             return
         self._drop(key)

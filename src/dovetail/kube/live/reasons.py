@@ -5,7 +5,7 @@ Asking the nodes costs milliseconds, which pods that ask alike share; how much i
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from dovetail.engine.scheduler import Scheduler
@@ -15,6 +15,7 @@ from dovetail.engine.why.refused import asks_nodes, only_device_quota, refused_b
 from dovetail.kube.live.gang_reasons import GangReasons, gist, own_refusal
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.tell import Condition
+from dovetail.kube.live.turns import Turns
 from dovetail.kube.live.words import UNSCHEDULABLE, condition_reason, cut, why_pending, why_refused
 from dovetail.model.decision import Decision
 from dovetail.model.pod import Group, Pod
@@ -22,7 +23,7 @@ from dovetail.model.reason import Reason
 
 FRESH = 1.0  # seconds for which what the nodes said serves other pods that ask alike
 STILL_FRESH = 30.0  # the same while many pods wait to be told
-TURN = 2_000  # of `Findings.cost` in one turn of the loop: about 20 ms
+TURN = 1_000  # of `Findings.cost` in one turn of the loop: about 10 ms
 PAUSE = 1.0  # seconds between two turns in which pods are looked at again
 MOST_KEPT = 1_000  # findings
 MANY_UNTOLD = 100  # pods that wait to be told: from here on the nodes are asked less closely
@@ -36,7 +37,7 @@ class Reasons:
     ) -> None:
         """`failed` is told of pods whose reason could not be worked out; they go on waiting."""
         self._scheduler, self._now, self._failed = scheduler, now, failed
-        self.untold: OrderedDict[str, tuple[Pod, Decision | Condition]] = OrderedDict()  # by uid
+        self.untold: Turns[tuple[Pod, Decision | Condition]] = Turns()  # by uid
         self._found: dict[object, tuple[float, Findings]] = {}  # request -> when, what nodes say
         self._again: deque[Group] = deque()  # groups that wait and are to be looked at again
         self._left = TURN  # of this turn
@@ -49,7 +50,7 @@ class Reasons:
         if pod.group and self._scheduler.waiting.name_of(pod.uid) == pod.group:
             self._gangs.note(pod.group)
         elif decision.reason is not Reason.SCHEDULING_GATED:
-            self.untold[pod.uid] = (pod, decision)
+            self.untold.put(pod.namespace, pod.uid, (pod, decision))
 
     @property
     def pending(self) -> bool:
@@ -88,7 +89,7 @@ class Reasons:
         if now is None and waits_singly(group):
             now = self._condition(pod, self._scheduler.reason(group, pod))
         if now is not None and gist(*now) != gist(*known.condition):
-            self.untold[pod.uid] = (pod, now)
+            self.untold.put(pod.namespace, pod.uid, (pod, now))
 
     def _trial_cost(self, group: Group) -> int:
         """Of placing all members, in the unit of `Findings.cost`."""
@@ -96,20 +97,24 @@ class Reasons:
         return len(group.pods) * PLACE_COST * (1 if compiled else INTERPRETED_COST)
 
     def held_back(self, pod: Pod, why: str, seconds: float) -> None:
-        self.untold[pod.uid] = (pod, Condition("BackedOff", cut(f"{why}; tried again in {seconds:.0f} s")))
+        said = Condition("BackedOff", cut(f"{why}; tried again in {seconds:.0f} s"))
+        self.untold.put(pod.namespace, pod.uid, (pod, said))
 
     def not_compiled(self, pod: Pod, why: str) -> None:
-        self.untold[pod.uid] = (pod, Condition("PoliciesNotCompiled", cut(f"The pod is not looked at yet: {why}.")))
+        said = Condition("PoliciesNotCompiled", cut(f"The pod is not looked at yet: {why}."))
+        self.untold.put(pod.namespace, pod.uid, (pod, said))
 
     def forget(self, uid: str) -> None:
-        self.untold.pop(uid, None)
+        self.untold.discard(uid)
 
     def some(self, most: int) -> Iterator[tuple[Pod, Condition]]:
-        """What is to be said, oldest first: as much of it as the gang of this turn has left over, and at least one."""
-        for n in range(min(most, len(self.untold))):
-            if n > 0 and self._left <= 0:
+        """What is to be said, by turns of the namespaces and the oldest first: as much of it as the gang of this turn
+        has left over, and at least one."""
+        for n in range(most):
+            uid = self.untold.first() if not n or self._left > 0 else None
+            if uid is None:
                 break
-            _, (pod, word) = self.untold.popitem(last=False)
+            pod, word = self.untold.pop(uid)
             try:
                 said = word if isinstance(word, Condition) else self._condition(pod, word.reason)
             except Exception as error:
@@ -154,7 +159,7 @@ class Reasons:
             return
         now = self._condition(pod, reason)
         if now is not None and gist(*now) != gist(*known.condition):
-            self.untold[pod.uid] = (pod, now)
+            self.untold.put(pod.namespace, pod.uid, (pod, now))
 
     def _condition(self, pod: Pod, reason: Reason) -> Condition | None:
         """None: some node would take it by now, so that it is about to be tried again."""

@@ -8,7 +8,6 @@ and are dropped when there are too many.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from dovetail.kube.api.retry import BACKOFF, REAL, World
 from dovetail.kube.live.binding import pod_path
 from dovetail.kube.live.election import only_while
 from dovetail.kube.live.times import to_microsecond, to_second
+from dovetail.kube.live.turns import Turns
 from dovetail.kube.live.words import cut
 from dovetail.kube.log import ERROR, WARNING, Log
 from dovetail.model.pod import Pod
@@ -74,24 +74,26 @@ class Teller:
     ) -> None:
         self._api, self._instance, self._written = api, instance[:128], written
         self._may_write, self._busy, self._now, self._log, self._world = may_write, busy, now, log, world
-        self._conditions: OrderedDict[str, tuple[Pod, Condition]] = OrderedDict()  # by uid, the newest word counts
+        self._conditions: Turns[tuple[Pod, Condition]] = Turns()  # by uid, the newest word counts
         self._under_way: dict[str, _Writing] = {}
-        self._events: deque[tuple[float, Note]] = deque(maxlen=MOST_EVENTS)
+        self._events: Turns[tuple[float, Note]] = Turns()  # by number
         self._more, self._more_events = asyncio.Event(), asyncio.Event()
-        self.sent = self.dropped = self.conditions_written = 0
+        self.sent = self.dropped = self.conditions_written = self._noted = 0
 
     def waits(self, pod: Pod, condition: Condition) -> None:
         """The pod is to say this; what it was to say before is forgotten."""
-        self._conditions[pod.uid] = (pod, condition)
+        self._conditions.put(pod.namespace, pod.uid, (pod, condition))
         self._more.set()
 
     def forget(self, uid: str) -> None:
-        self._conditions.pop(uid, None)
+        self._conditions.discard(uid)
 
     def note(self, note: Note) -> None:
         if len(self._events) == MOST_EVENTS:
             self.dropped += 1
-        self._events.append((self._now(), note))
+            self._events.drop_one()
+        self._noted += 1
+        self._events.put(note.pod.namespace, str(self._noted), (self._now(), note))
         self._more_events.set()
 
     async def settled(self, uid: str) -> None:
@@ -124,7 +126,7 @@ class Teller:
                 await self._world.sleep(0.05)
                 continue
             # Of a pod of which another writer has an older word, the next one stays where `forget` finds it.
-            uid = next((uid for uid in self._conditions if uid not in self._under_way), None)
+            uid = self._conditions.first(but=self._under_way)
             if uid is None:
                 self._more.clear()
                 await self._more.wait()
@@ -133,11 +135,16 @@ class Teller:
             writing = self._under_way[uid] = _Writing()
             try:
                 if not await self._write(pod, condition, writing) and not writing.last:
-                    self._conditions.setdefault(uid, (pod, condition))
+                    self._put_back(pod, condition)
             finally:
                 del self._under_way[uid]
                 writing.done.set()
                 self._more.set()
+
+    def _put_back(self, pod: Pod, condition: Condition) -> None:
+        """Unless there is something newer to say."""
+        if pod.uid not in self._conditions:
+            self._conditions.put(pod.namespace, pod.uid, (pod, condition))
 
     async def _write(self, pod: Pod, condition: Condition, writing: _Writing) -> bool:
         """False: nobody knows whether it was written."""
@@ -174,17 +181,18 @@ class Teller:
 
     async def _send_events(self) -> None:
         while True:
-            if not self._events:
+            number = self._events.first()
+            if number is None:
                 self._more_events.clear()
                 await self._more_events.wait()
                 continue
-            at, _ = self._events[0]
+            at, _ = self._events.get(number)
             if self._busy() or not self._may_write():
                 is_young = self._now() - at < PATIENCE
                 await self._world.sleep(0.05 if is_young else TRICKLE)
-                if is_young or not self._events or not self._may_write():
+                if is_young or number not in self._events or not self._may_write():
                     continue
-            await self._send(*self._events.popleft())
+            await self._send(*self._events.pop(number))
 
     async def _send(self, at: float, note: Note) -> None:
         pod, name = note.pod, note.once or f"{int(at * 1e9):x}"

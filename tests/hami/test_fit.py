@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.engine.rights.quota import unlimited
+from dovetail.engine.ledger.requests import unlimited
 from dovetail.engine.why.explain import verdicts
 from dovetail.engine.why.tally import tally_ask
 from dovetail.model.device import Device

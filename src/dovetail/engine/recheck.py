@@ -45,7 +45,7 @@ def objection(scheduler: Scheduler, pod: Pod, decision: Decision) -> str:
 def _refusal(scheduler: Scheduler, pod: Pod, row: int, shares: Sequence[Share]) -> Reason:
     """The first rule that node, neighbours or cards break, in the order of `explain`."""
     ledger = scheduler.ledger
-    reason = pod.node_rules.refusal(ledger.nodes[row])
+    reason = pod.node_rules.refusal(ledger.nodes[row].static)
     if reason is not Reason.OK:
         return reason
     if scheduler.related.restricts(pod):

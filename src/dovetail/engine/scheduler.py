@@ -32,6 +32,7 @@ from dovetail.model.events import (
     PodsGone,
     QuotaChanged,
     SelectorChanged,
+    SignalsMeasured,
     TimePassed,
     VolumesChanged,
     Wait,
@@ -103,6 +104,9 @@ class Scheduler(Placer):
             case NodeGone(at, name):
                 gone = self.ledger.remove_node(name)
                 return self._offer(at, self.wake.related()) if gone else ()
+            case SignalsMeasured(_, name, signals):
+                self.ledger.measure(name, signals)
+                return ()  # a preference: no pod waits for it
             case NamespaceChanged(at, name, labels):
                 self.related.set_namespace(name, labels)
                 return self._offer(at, self.wake.related())

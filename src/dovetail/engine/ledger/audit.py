@@ -30,6 +30,7 @@ from dovetail.engine.kernel.state import (
 )
 from dovetail.engine.ledger.holders import LedgerError
 from dovetail.engine.ledger.ledger import Ledger
+from dovetail.engine.ledger.signals import MOST_LOAD
 from dovetail.model.pod import ContainerKind
 from dovetail.policies.rows import (
     CARD_MEMORY,
@@ -42,6 +43,7 @@ from dovetail.policies.rows import (
     MOST_MEMORY_FREE,
     NO_GATE,
     NODE_FLAGS,
+    NOT_MEASURED,
     QUARANTINED,
     SIZE,
     SLOTS,
@@ -82,6 +84,7 @@ def contradictions(ledger: Ledger) -> Iterator[str]:
         if slot not in owners:
             yield f"pod slot {slot} belongs to nobody"
     free, left, most = _free(rows)
+    measured = _measured(ledger)
     for name, mine, theirs in (
         ("resources", used, rows.used),
         ("scored resources", scored, rows.scored),
@@ -92,6 +95,8 @@ def contradictions(ledger: Ledger) -> Iterator[str]:
         ("what the emptiest cards have left", most, rows.gate[:, : most.shape[1]]),
         ("pods by size", hosts, rows.hosts),
         ("pods per owner", peers, rows.peers),
+        ("measured loads", *measured[0]),
+        ("measured loads of cards", *measured[1]),
     ):
         if not np.array_equal(mine, theirs):
             row = int(np.argwhere(mine != theirs)[0][-1 if name == "pods per owner" else 0])
@@ -133,6 +138,23 @@ def _free(rows: Rows) -> tuple[Ints, Ints, Ints]:
     stock = rows.fact[:, NODE_FLAGS] & STOCK != 0  # their cards are given whole, whatever memory is asked for
     most[:, MOST_MEMORY_FREE] = np.where(stock, NO_GATE, most[:, MOST_MEMORY_FREE])
     return np.where(there[:, :, None], free, rows.free), np.where(there, left, rows.left), most
+
+
+def _measured(ledger: Ledger) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
+    """Of nodes and of cards: what was measured, laid out by card, and what the arrays say."""
+    rows, places = ledger.rows, ledger.places
+    nodes, cards = np.full_like(rows.signal, NOT_MEASURED), np.full_like(rows.card_signal, NOT_MEASURED)
+    for row in range(len(ledger.nodes)):
+        known = places.signals.of(row) if ledger.is_active(row) else None
+        if known is not None:
+            values = np.array([known.cpu, known.cpu_deviation, known.memory, known.memory_deviation], dtype=np.float64)
+            nodes[row] = np.where(np.isnan(values), NOT_MEASURED, np.clip(values, 0, MOST_LOAD))
+            of = {card.uuid: card for card in known.cards}
+            for uuid, n in {device.uuid: n for n, device in enumerate(ledger.devices(row))}.items():
+                one = of.get(uuid)
+                for column, value in enumerate((one.compute, one.memory) if one is not None else ()):
+                    cards[row, n, column] = NOT_MEASURED if value is None else np.clip(value, 0, MOST_LOAD)
+    return (nodes, rows.signal), (cards, rows.card_signal)
 
 
 def _chain(ledger: Ledger, slot: int) -> Iterator[Ints]:

@@ -11,6 +11,7 @@ import numpy as np
 from dovetail.engine.kernel.state import INACTIVE, JOURNAL_DEPTH, MOVES, NONE, OWN
 from dovetail.engine.ledger.decisions import Names
 from dovetail.engine.ledger.intern import SWEEP_FROM, Interner, capacity, kind_bit
+from dovetail.engine.ledger.signals import SignalRows
 from dovetail.engine.ledger.storage import Storage
 from dovetail.model.device import MIG, Device
 from dovetail.model.node import Enforcer, Node, StaticNode
@@ -43,6 +44,7 @@ class NodeRows:
 
     def __init__(self, interner: Interner, storage: Storage) -> None:
         self._intern, self._storage = interner, storage
+        self.signals = SignalRows(storage)
         self.nodes: list[Node] = []  # by row
         self.static: list[StaticNode] = []  # by row: what node rules may read
         self.row_of: dict[str, int] = {}
@@ -100,6 +102,7 @@ class NodeRows:
             self._own_names().pop()
             self._ghosts.pop(self.row_of.pop(node.name), None)
             self._storage.drop_last_row()
+            self.signals.forget(row)
         else:
             self._take_over(row, before.name)
             self.row_of[before.name] = row
@@ -126,6 +129,7 @@ class NodeRows:
             self._storage.masks[mask, row] = rules.refusal(static) if active else INACTIVE
         self._own_names()[row] = (node.name, tuple(device.uuid for device in self.devices(row)))
         self._storage.rows.fact[row, HARDWARE] = self._intern.hardware_of(self._hardware(row))
+        self.signals.write(row, active, self.columns)
 
     def add_ghosts(self, row: int, uuids: Collection[str]) -> None:
         """Cards that a pod turns out to hold there; none beyond MOST_COLUMNS, as every node gets a column for each."""

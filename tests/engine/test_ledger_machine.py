@@ -144,7 +144,11 @@ class OrderlyWorld(RuleBasedStateMachine):
     def some_signals(self, seed: int) -> tuple[str, NodeSignals]:
         """Of any node, there or not, and of cards that it may have."""
         chance = Random(seed)
-        name, load = chance.choice(NAMES), lambda: chance.choice((None, 0, 250, 1000))
+        name = chance.choice(NAMES)
+
+        def load() -> int | None:
+            return chance.choice((None, 0, 250, 1000))
+
         cards = tuple(CardSignals(f"{name}/{n}", load(), load()) for n in range(chance.randrange(4)))
         return name, NodeSignals(self.now + chance.choice((-5.0, 0.0)), load(), load(), load(), load(), cards)
 

@@ -73,7 +73,7 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> None:
         NodePolicy("packed", "binpack.", watched_binpack, sees_request=False),
     )
     for policy in (*READERS, *watched):
-        monkeypatch.setitem(NODE_POLICIES, policy.name, policy)  # type: ignore[arg-type]
+        monkeypatch.setitem(NODE_POLICIES, policy.name, policy)
 
 
 def loads(scheduler: Scheduler, name: str) -> tuple[list[int], dict[str, list[int]]]:

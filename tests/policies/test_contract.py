@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -62,7 +63,8 @@ def test_it_is_mentioned_in_the_page_of_policies(name: str) -> None:
 @contextmanager
 def read_only(scheduler: Scheduler) -> Iterator[None]:
     """While it lasts, whoever writes to what policies may read fails."""
-    arrays = [*scheduler.ledger.state().rows, *scheduler.ledger.state().wants]
+    state = scheduler.ledger.state()
+    arrays: list[Any] = [*state.rows, *state.wants]
     for array in arrays:
         array.flags.writeable = False
     yield

@@ -35,8 +35,8 @@ def measured(scheduler: Scheduler, at: float, name: str, cpu: int, deviation: in
 
 @pytest.mark.parametrize("mode", ["interpreted", pytest.param("compiled", marks=pytest.mark.slow)])
 def test_pods_go_where_the_measured_load_is_least(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(NODE_POLICIES, "coolest", COOLEST)  # type: ignore[arg-type]
-    monkeypatch.setitem(DEVICE_POLICIES, "cool-card", COOL_CARD)  # type: ignore[arg-type]
+    monkeypatch.setitem(NODE_POLICIES, "coolest", COOLEST)
+    monkeypatch.setitem(DEVICE_POLICIES, "cool-card", COOL_CARD)
     scheduler = cluster(node("a", gpus=2), node("b", gpus=2), node("c", gpus=2), mode=mode)
 
     def arrives(name: str) -> tuple[str | None, str]:

@@ -121,9 +121,9 @@ class Scene:
         if constraint.honour_affinity:
             if not all(node.labels.get(key) == value for key, value in rules.selector):
                 return False
-            if rules.affinity is not None and not any(term.matches(node) for term in rules.affinity):
+            if rules.affinity is not None and not any(term.matches(node.static) for term in rules.affinity):
                 return False
-        return not (constraint.honour_taints and rules.untolerated(node) is not None)
+        return not (constraint.honour_taints and rules.untolerated(node.static) is not None)
 
     def _count(self, pod: Pod, constraint: SpreadConstraint, node: Node) -> int:
         selector = constraint.selector
@@ -209,7 +209,7 @@ class Scene:
 
     def node_scores(self, pod: Pod, feasible: Sequence[Node]) -> dict[str, int]:
         terms = pod.preferences.nodes
-        raw = {node.name: sum(weight for weight, term in terms if term.matches(node)) for node in feasible}
+        raw = {node.name: sum(weight for weight, term in terms if term.matches(node.static)) for node in feasible}
         high = max(raw.values())
         return {name: 100 * r // high if high else 0 for name, r in raw.items()}
 

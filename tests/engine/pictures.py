@@ -54,6 +54,8 @@ def picture(scheduler: Scheduler) -> dict[str, Any]:
             ledger.rows.scored[row].tolist(),
             {device.uuid: ledger.rows.held[row, n].tolist() for n, device in enumerate(ledger.devices(row))},
             ledger.rows.sums[row].tolist(),
+            ledger.rows.signal[row].tolist(),
+            {device.uuid: ledger.rows.card_signal[row, n].tolist() for n, device in enumerate(ledger.devices(row))},
         )
     pods = {
         uid: (

@@ -30,9 +30,11 @@ from dovetail.model.events import (
     PodBound,
     PodGone,
     PodObserved,
+    SignalsMeasured,
 )
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod, RunningPod
+from dovetail.model.signals import CardSignals, NodeSignals
 from tests.engine.pictures import made, picture, slots
 from tests.properties import with_examples
 from tests.strategies import JOINT_POLICIES, TAINT, renamed, seeds, some_groups, some_node
@@ -138,6 +140,22 @@ class OrderlyWorld(RuleBasedStateMachine):
         name = Random(seed).choice(sorted(self.nodes))
         self.handle(lambda at: NodeGone(at, name))
 
+    def some_signals(self, seed: int) -> tuple[str, NodeSignals]:
+        """Of any node, there or not, and of cards that it may have."""
+        chance = Random(seed)
+        name = chance.choice(NAMES)
+
+        def load() -> int | None:
+            return chance.choice((None, 0, 250, 1000))
+
+        cards = tuple(CardSignals(f"{name}/{n}", load(), load()) for n in range(chance.randrange(4)))
+        return name, NodeSignals(self.now + chance.choice((-5.0, 0.0)), load(), load(), load(), load(), cards)
+
+    @rule(seed=seeds)
+    def node_is_measured(self, seed: int) -> None:
+        name, signals = self.some_signals(seed)
+        self.handle(lambda at: SignalsMeasured(at, name, signals))
+
     # ---- pods
 
     @rule(seed=seeds, pods=st.integers(1, 6))
@@ -198,7 +216,9 @@ class OrderlyWorld(RuleBasedStateMachine):
         before, slots_before = picture(self.scheduler), slots(self.scheduler)["taken"]
         with self.ledger.transaction() as transaction:
             for _ in range(chance.randrange(4)):
-                if self.ledger.pods and chance.random() < 0.4:
+                if chance.random() < 0.3:
+                    self.ledger.measure(*self.some_signals(chance.randrange(2**32)))
+                elif self.ledger.pods and chance.random() < 0.4:
                     self.ledger.release(self.held(chance.randrange(2**32)))
                 else:
                     self.scheduler.place(self.fresh(chance.randrange(2**32)))

@@ -199,7 +199,7 @@ def test_nodes_alike_to_a_rule_are_asked_once_and_others_one_by_one() -> None:
     ledger = scheduler.ledger
     for rules in (zone, NodeRules(affinity=(name,)), NodeRules(node_name="n1")):
         mask = ledger.places.mask(rules)
-        assert ledger.storage.masks[mask, :3].tolist() == [int(rules.refusal(one)) for one in ledger.nodes]
+        assert ledger.storage.masks[mask, :3].tolist() == [int(rules.refusal(one.static)) for one in ledger.nodes]
 
 
 def test_a_pod_that_is_resized_where_it_is_makes_room() -> None:

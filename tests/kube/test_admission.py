@@ -102,7 +102,7 @@ def test_a_count_by_the_webhook_tolerates_the_taint_as_a_stated_one_does() -> No
     given = read(gpu_pod(gpumem=1000), tainted)
     (found,) = pods_of(given)
     assert Toleration(GPU, "Exists", effect="NoSchedule") in found.node_rules.tolerations
-    assert found.node_rules.refusal(given.nodes[0]) == 0
+    assert found.node_rules.refusal(given.nodes[0].static) == 0
     assert GPU in said(given, "note", "spec.tolerations")[0].message
     nobody = only_pod(pod("p", container({MEM: 1000}), meta=IGNORED), tainted)  # no webhook, no card, no toleration
     assert [toleration.key for toleration in nobody.node_rules.tolerations] == [MEM]

@@ -59,7 +59,7 @@ def refusal(placer: Placer, pod: Pod, row: int, shares: Sequence[Share], runs: b
     `runs`: the pod holds the place already, and pods that its policy would have avoided may have come since.
     """
     ledger = placer.ledger
-    reason = pod.node_rules.refusal(ledger.nodes[row])
+    reason = pod.node_rules.refusal(ledger.nodes[row].static)
     if reason is not Reason.OK:
         return reason
     if placer.related.restricts(pod):

@@ -33,6 +33,7 @@ from dovetail.model.events import (
     QuotaChanged,
     RoundBegins,
     SelectorChanged,
+    SignalsMeasured,
     VolumesChanged,
     Wait,
     Warn,
@@ -110,6 +111,9 @@ class Scheduler:
             case NodeGone(at, name):
                 gone = self.ledger.remove_node(name)
                 return self.offer(at, self.wake.related()) if gone else ()
+            case SignalsMeasured(_, name, signals):
+                self.ledger.measure(name, signals)
+                return ()  # a preference: no pod waits for it
             case NamespaceChanged(at, name, labels):
                 self.related.set_namespace(name, labels)
                 return self.offer(at, self.wake.related())

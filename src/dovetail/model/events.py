@@ -10,6 +10,7 @@ from dovetail.model.decision import Decision
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod, Quota, RunningPod
 from dovetail.model.relations import Selector
+from dovetail.model.signals import NodeSignals
 from dovetail.model.volumes import VolumeChoice, VolumeFact
 
 
@@ -58,6 +59,14 @@ class NodeChanged(msgspec.Struct, frozen=True):
 class NodeGone(msgspec.Struct, frozen=True):
     at: float
     name: str
+
+
+class SignalsMeasured(msgspec.Struct, frozen=True):
+    """The load of a node and its cards was measured. Of a node that is not there it is not kept."""
+
+    at: float
+    node: str
+    signals: NodeSignals
 
 
 class PodNominated(msgspec.Struct, frozen=True):
@@ -118,6 +127,7 @@ Event = (
     | PodNominated
     | NodeChanged
     | NodeGone
+    | SignalsMeasured
     | NamespaceChanged
     | QuotaChanged
     | SelectorChanged

@@ -31,6 +31,17 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True)
+class StaticNode:
+    """All that a static filter may read of a node. Its answers are kept until one of these fields changes, so that a
+    filter that could read another field would give answers that are out of date."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     name: str
     allocatable: Mapping[str, int] = field(default_factory=dict)  # resource name -> amount in its unit
@@ -43,3 +54,7 @@ class Node:
     images: Mapping[str, int] = field(default_factory=dict)  # name with tag or digest -> bytes
     mig: bool = False  # the node's GPUs are cut by MIG in a way that is not placed yet
     unsettled: str = ""  # why the node takes no new pods with devices for now; "" = it takes them
+
+    @property
+    def static(self) -> StaticNode:
+        return StaticNode(self.name, self.labels, self.taints, self.unschedulable)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from dovetail.model.node import Node, Taint
+from dovetail.model.node import StaticNode, Taint
 from dovetail.model.reason import Reason
 
 CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")  # what `kubectl cordon` comes to
@@ -69,12 +70,40 @@ class AffinityTerm:
         """Where the fields leave only these; empty = any."""
         return next((field.values for field in self.fields if field.operator == "In"), ())
 
-    def matches(self, node: Node) -> bool:
+    def matches(self, node: StaticNode) -> bool:
         if not self.expressions and not self.fields:
             return False
         return all(e.matches(node.labels) for e in self.expressions) and all(
             f.matches({"metadata.name": node.name}) for f in self.fields
         )
+
+
+NodeKey = tuple[Any, ...]  # taints, unschedulable, the name or "", the value or None of each label looked at
+
+
+class SeenLabels(Mapping[str, str]):
+    """Labels of a node by which an answer is kept. To read another label is an error, not an answer."""
+
+    def __init__(self, labels: Sequence[str], values: Sequence[str | None]) -> None:
+        self._values = dict(zip(labels, values, strict=True))  # None = the node has no such label
+
+    def __getitem__(self, label: str) -> str:
+        if label not in self._values:
+            raise UndeclaredLabel(f"label {label} is read, but not in NodeRules.labels_looked_at")
+        value = self._values[label]
+        if value is None:
+            raise KeyError(label)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return (label for label, value in self._values.items() if value is not None)
+
+    def __len__(self) -> int:
+        return sum(value is not None for value in self._values.values())
+
+
+class UndeclaredLabel(Exception):
+    """A rule reads a label that its kept answers do not depend on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +115,11 @@ class NodeRules:
     affinity: tuple[AffinityTerm, ...] | None = None  # any term may match; None = no demand
     tolerations: tuple[Toleration, ...] = ()
 
-    def refusal(self, node: Node) -> Reason:
+    def refusal(self, node: StaticNode) -> Reason:
         """The first rule that the node breaks, in kube-scheduler's order of plugins."""
         return next(self.refusals(node), Reason.OK)
 
-    def refusals(self, node: Node) -> Iterator[Reason]:
+    def refusals(self, node: StaticNode) -> Iterator[Reason]:
         """Every rule that the node breaks, in kube-scheduler's order of plugins; once per taint not tolerated."""
         if self.node_name and self.node_name != node.name:
             yield Reason.NODE_NAME
@@ -105,9 +134,21 @@ class NodeRules:
         if self.affinity is not None and not any(term.matches(node) for term in self.affinity):
             yield Reason.NODE_AFFINITY
 
+    def keys(self, nodes: Sequence[StaticNode]) -> list[NodeKey]:
+        """By node all that `refusal` depends on, as a key: equal keys, equal answers."""
+        columns: list[Sequence[Hashable]] = [[node.taints for node in nodes], [node.unschedulable for node in nodes]]
+        columns.append([node.name for node in nodes] if self.looks_at_names else [""] * len(nodes))
+        columns += ([node.labels.get(label) for node in nodes] for label in self.labels_looked_at)
+        return list(zip(*columns, strict=True))
+
+    def refusal_of(self, key: NodeKey) -> Reason:
+        """`refusal` of every node with this key. The rules are shown the key and nothing else."""
+        taints, unschedulable, name, *values = key
+        return self.refusal(StaticNode(name, SeenLabels(self.labels_looked_at, values), taints, unschedulable))
+
     @property
     def labels_looked_at(self) -> tuple[str, ...]:
-        """With `looks_at_names`, taints and `unschedulable`: all that `refusal` depends on."""
+        """Those that `refusal` may read."""
         terms = (one for term in self.affinity or () for one in term.expressions)
         return tuple(dict.fromkeys((*(label for label, _ in self.selector), *(one.key for one in terms))))
 
@@ -121,11 +162,11 @@ class NodeRules:
     def looks_at_names(self) -> bool:
         return bool(self.node_name) or any(term.fields for term in self.affinity or ())
 
-    def untolerated(self, node: Node) -> Taint | None:
+    def untolerated(self, node: StaticNode) -> Taint | None:
         """The first taint that keeps the pod away."""
         return next(self._untolerated(node), None)
 
-    def _untolerated(self, node: Node) -> Iterator[Taint]:
+    def _untolerated(self, node: StaticNode) -> Iterator[Taint]:
         for taint in node.taints:
             if taint.effect in ("NoSchedule", "NoExecute") and not self._tolerates(taint):
                 yield taint

@@ -46,6 +46,13 @@ FACTS = 4
 LAST_KIND_BIT = 62
 ACTIVE, STOCK, MIG_NODE, UNSETTLED = 1, 2, 4, 8
 
+# Last axis of `signal` and of `card_signal`: measured load in per mille, mean and standard deviation.
+CPU_LOAD, CPU_LOAD_DEVIATION, MEMORY_LOAD, MEMORY_LOAD_DEVIATION = range(4)
+SIGNALS = 4
+CARD_LOAD, CARD_MEMORY_LOAD = 0, 1
+CARD_SIGNALS = 2
+NOT_MEASURED = -1
+
 # Last axis of `shape`.
 FIRST_ASK, LAST_ASK, OWNER, WEIGHT_SLOTS, WEIGHT_COMPUTE, WEIGHT_MEMORY, SIZE, LAST_NEED = range(8)
 SHAPE_FIELDS = 8  # LAST_NEED: one past the last resource asked for
@@ -85,6 +92,8 @@ class Rows(NamedTuple):
     link: Ints  # [node, card, card]: pair score, of the first cards only; `link_between` (cards.py) reads it
     peers: Ints  # [owner, node]: pods of that owner there
     enforced: Ints  # [resource]: 0 where the cards decide, not the count
+    signal: Ints  # [node, SIGNALS]; only for policies that say `reads_signals`
+    card_signal: Ints  # [node, card, CARD_SIGNALS]; likewise
     outlook: Ints  # what is expected to come, as tables (policies/outlook.py); only for policies that ask for it
 
 
@@ -117,6 +126,8 @@ class Card(NamedTuple):
     weight_compute: int
     weight_memory: int
     draw: int
+    load: int = NOT_MEASURED  # in per mille; never measured unless the policy says `reads_signals`
+    memory_load: int = NOT_MEASURED
 
 
 NodeScore = Callable[[Rows, int, Wants, int, Ints], float]
@@ -148,6 +159,7 @@ class NodePolicy:
     offer: Offer | None = None
     worth: Worth | None = None
     reads_values: bool = False  # reads the tables of policies/values.py
+    reads_signals: bool = False  # reads `signal` or `card_signal`: scores are made again when a node is measured
     lowest_wins: bool = False
     sees_request: bool = True  # reads `wants`; where not, all requests share one set of scores
     counts_owner: bool = False  # reads `peers`
@@ -166,6 +178,7 @@ class DevicePolicy:
     alone_key: CardKey | None = None  # used where the policy is not part of a chain and has no key of its own there
     idle_only: bool = False
     draws: bool = False  # reads the pod's draw: the choice differs from pod to pod
+    reads_signals: bool = False  # reads `load` or `memory_load` of the card
     lowest_numa_first: bool = False  # with numa-bind, where the policy stands alone
     is_chain: bool = False  # HAMi sorts it by the rules of a chain even when it stands alone
     choose: SetChooser | None = None  # picks the set among all cards that fit

@@ -72,15 +72,25 @@ _OUT_OF_USE = UNHEALTHY | CORDONED | QUARANTINED | MIG_CARD
 
 def touch(state: State, i: int) -> None:
     """Row i moved: every kept score of it is stale, and it becomes the newest of the chain."""
-    stamp, older, newer = state.vectors.stamp, state.vectors.older, state.vectors.newer
+    make_newest(state.vectors.stamp, state.vectors.older, state.vectors.newer, state.heads, i)
+
+
+def touch_measured(state: State, i: int) -> None:
+    """The measured load of row i changed: the scores of those that read it are stale."""
+    vectors = state.vectors
+    make_newest(vectors.measured, vectors.measured_older, vectors.measured_newer, state.heads, i)
+
+
+def make_newest(stamp: Ints, older: Ints, newer: Ints, heads: Ints, i: int) -> None:
+    """Take row i out of a chain of moves and put it at the front, with the number of this move."""
     ends = len(older) - 1
     if stamp[i] != NONE:
         older[newer[i]], newer[older[i]] = older[i], newer[i]
     older[i], newer[i] = older[ends], ends
     newer[older[ends]] = i
     older[ends] = i
-    stamp[i] = state.heads[MOVES]
-    state.heads[MOVES] += 1
+    stamp[i] = heads[MOVES]
+    heads[MOVES] += 1
 
 
 def new_pod(state: State, i: int, s: int, owner: int, status: int) -> int:

@@ -25,6 +25,7 @@ from dovetail.engine.kernel import choose as kernel_choose
 from dovetail.engine.kernel import joint as kernel_joint
 from dovetail.engine.kernel import lone as kernel_lone
 from dovetail.engine.kernel import place as kernel_place
+from dovetail.engine.kernel import signals as kernel_signals
 from dovetail.engine.kernel.state import (
     STYLE_ALONE,
     STYLE_FIELDS,
@@ -59,6 +60,11 @@ JOINT_HOOKS: Hooks = {
     "second_look": kernel_joint.no_second_look,
     "choose_all": kernel_joint.choose_jointly,
     "choose_set": kernel_joint.choose_set_jointly,
+}
+
+SIGNAL_HOOKS: Hooks = {
+    "score_measured": kernel_signals.score_again_measured,
+    "look_at_measured": kernel_signals.look_again_at_measured,
 }
 
 LONE_HOOKS: Hooks = {"remember": kernel_lone.remember_nothing, "roll_back": kernel_lone.roll_nothing_back}
@@ -279,10 +285,15 @@ def profile_hooks(profile: Profile) -> tuple[dict[str, Callable[..., Any]], Ints
     if node.offer is not None and node.worth is not None:
         hooks, style = device_hooks(JOINT_CHAIN)
         style[STYLE_SET], style[STYLE_SIGN] = True, 1
-        return hooks | dict(JOINT_HOOKS) | {"offer": node.offer, "node_worth": node.worth}, style
+        hooks = hooks | dict(JOINT_HOOKS) | {"offer": node.offer, "node_worth": node.worth}
+        if node.reads_signals:  # idle nodes of the same hardware are not alike
+            hooks = hooks | dict(SIGNAL_HOOKS) | {"look_at_each": kernel_place.look_at_each}
+        return hooks, style
     assert node.score is not None
     hooks, style = device_hooks(profile.device)
     style[STYLE_SIGN] = -1 if node.lowest_wins else 1
+    if node.reads_signals:
+        hooks |= SIGNAL_HOOKS
     return hooks | {"node_score": node.score}, style
 
 
@@ -301,6 +312,8 @@ def device_hooks(chain: tuple[str, ...]) -> tuple[dict[str, Callable[..., Any]],
     hooks: dict[str, Callable[..., Any]] = dict(zip(_KEY_HOOKS, keys, strict=True))
     choosers = [policy.choose for policy in policies if policy.choose is not None]
     hooks["choose_set"] = choosers[0] if choosers else kernel_choose.no_set
+    if any(policy.reads_signals for policy in policies):
+        hooks["card_load"] = kernel_signals.load_of
     style = np.zeros(STYLE_FIELDS, dtype=np.int64)
     style[STYLE_ALONE] = alone
     style[STYLE_NUMA_SIGN] = -1 if alone and policies[0].lowest_numa_first else 1

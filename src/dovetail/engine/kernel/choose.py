@@ -45,6 +45,7 @@ from dovetail.policies.rows import (
     MOST_MEMORY_FREE,
     NO_CARDS,
     NO_PERCENT,
+    NOT_MEASURED,
     NUMA,
     NUMA_BIND,
     SLOTS,
@@ -87,7 +88,13 @@ key_first = key_second = key_third = key_fourth = no_key
 choose_set = no_set
 
 
+def card_load(rows: Rows, i: int, d: int) -> tuple[int, int]:
+    """Not measured, for policies that do not read it. Literals would be types of their own."""
+    return int(np.int64(NOT_MEASURED)), int(np.int64(NOT_MEASURED))
+
+
 def see_card(rows: Rows, wants: Wants, i: int, d: int, s: int, a: int, held: Ints, draw: int) -> Card:
+    load, memory_load = card_load(rows, i, d)
     return Card(
         rows.card[i, d, INDEX],
         rows.card[i, d, NUMA],
@@ -103,6 +110,8 @@ def see_card(rows: Rows, wants: Wants, i: int, d: int, s: int, a: int, held: Int
         wants.shape[s, WEIGHT_COMPUTE],
         wants.shape[s, WEIGHT_MEMORY],
         draw,
+        load,
+        memory_load,
     )
 
 

@@ -117,14 +117,14 @@ AXES: tuple[tuple[Any, str], ...] = (  # how many dimensions each array has
     (
         Rows,
         "cap 2 used 2 scored 2 card 3 held 3 sums 2 gate 2 free 3 left 2 hosts 2 fact 2 rank 1 link 3 peers 2"
-        " enforced 1 outlook 1",
+        " enforced 1 signal 2 card_signal 3 outlook 1",
     ),
     (Wants, "need 2 scored 2 shape 2 ask 2 rule 2 kind_ok 2 uuids 1"),
     (Book, "pod 2 entry 2 peer_row 1"),
     (
         Vectors,
-        "score 2 scored 1 refused 2 best 2 high 2 leader 2 most 2 seen 1 stamp 1 older 1 newer 1 spoilt 1 stale 1"
-        " example 1 tally 2 tallied 1",
+        "score 2 scored 1 refused 2 best 2 high 2 leader 2 most 2 seen 1 stamp 1 older 1 newer 1"
+        " measured 1 measured_older 1 measured_newer 1 spoilt 1 stale 1 example 1 tally 2 tallied 1",
     ),
     (Journal, "line 2 used 2 scored 2 held 3 sums 2 hosts 2"),
     (

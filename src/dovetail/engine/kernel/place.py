@@ -62,17 +62,31 @@ def score_row(state: State, batch: Batch, k: int, u: int, i: int) -> None:
 def refresh_scores(state: State, batch: Batch, k: int, u: int) -> None:
     """Score again what moved since these scores were last looked at. Many requests may share them."""
     vectors, end = state.vectors, state.heads[MOVES]
-    older, stamp, start = vectors.older, vectors.stamp, vectors.scored[u]
+    start = vectors.scored[u]
     if u == FRESH or start == NONE:
         for i in range(state.size):
             score_row(state, batch, k, u, i)
     else:
-        ends = len(older) - 1
-        i = older[ends]
-        while i != ends and stamp[i] >= start:
-            score_row(state, batch, k, u, i)
-            i = older[i]
+        score_again(state, batch, k, u, start, vectors.older, vectors.stamp)
+        score_measured(state, batch, k, u, start)
     vectors.scored[u] = end
+
+
+def score_again(state: State, batch: Batch, k: int, u: int, start: int, older: Ints, stamp: Ints) -> None:
+    """Score the rows of a chain that moved since `start`."""
+    ends = len(older) - 1
+    i = older[ends]
+    while i != ends and stamp[i] >= start:
+        score_row(state, batch, k, u, i)
+        i = older[i]
+
+
+def score_measured(state: State, batch: Batch, k: int, u: int, start: int) -> None:
+    """Nothing: what is measured does not change a score, unless the policy reads it (kernel/signals.py)."""
+
+
+def look_at_measured(state: State, batch: Batch, k: int, u: int, v: int, start: int) -> None:
+    """Likewise."""
 
 
 def comes_first(points: float, row: int, high: float, best: int, rank: Ints) -> bool:
@@ -148,12 +162,11 @@ def look_at_all(state: State, batch: Batch, k: int, u: int, v: int) -> None:
         find_leader(vectors, rank, v, quarter)
 
 
-def look_at_moved(state: State, batch: Batch, k: int, u: int, v: int, start: int) -> None:
-    """Rows that moved since `start` may fit again; find the best of the blocks they spoil."""
+def look_again(state: State, batch: Batch, k: int, u: int, v: int, start: int, older: Ints, stamp: Ints) -> None:
+    """Rows of a chain that moved since `start` may fit again; find the best of the blocks they spoil."""
     vectors, rank = state.vectors, state.rows.rank
     best, high = vectors.best, vectors.high
     leader, most = vectors.leader, vectors.most
-    older, stamp = vectors.older, vectors.stamp
     spoilt, count = vectors.spoilt, 0
     sieve = sieve_of(state.wants, batch.mask[k], batch.shape[k])
     ends = len(older) - 1
@@ -189,7 +202,8 @@ def catch_up(state: State, batch: Batch, k: int, u: int, v: int) -> None:
     if v == FRESH or seen == NONE:
         look_at_all(state, batch, k, u, v)
     else:
-        look_at_moved(state, batch, k, u, v, seen)
+        look_again(state, batch, k, u, v, seen, vectors.older, vectors.stamp)
+        look_at_measured(state, batch, k, u, v, seen)
     vectors.seen[v] = end
 
 

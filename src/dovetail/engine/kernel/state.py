@@ -79,6 +79,9 @@ class Vectors(NamedTuple):
     stamp: Ints  # [row]: the number of its last move; NONE = it never moved and is not in the chain
     older: Ints  # [row + 1]: who moved before it; the last entry stands for the chain's two ends
     newer: Ints  # [row + 1]
+    measured: Ints  # [row]: as `stamp`, of rows whose measured load changed: a chain of its own
+    measured_older: Ints  # [row + 1]: as `older`
+    measured_newer: Ints  # [row + 1]
     spoilt: Ints  # working space: blocks whose best got worse
     stale: Ints  # working space: [quarter], 1 where its leader must be found again
     example: Ints  # working space: [kind of hardware], an idle node of it

@@ -37,6 +37,7 @@ from dovetail.engine.kernel.state import (
 from dovetail.engine.ledger.holders import LedgerError
 from dovetail.engine.ledger.intern import LARGEST
 from dovetail.engine.ledger.ledger import Ledger
+from dovetail.engine.ledger.signals import MOST_LOAD
 from dovetail.model.pod import ContainerKind
 from dovetail.policies.rows import (
     CARD_MEMORY,
@@ -49,6 +50,7 @@ from dovetail.policies.rows import (
     MOST_MEMORY_FREE,
     NO_GATE,
     NODE_FLAGS,
+    NOT_MEASURED,
     QUARANTINED,
     SIZE,
     SLOTS,
@@ -157,6 +159,7 @@ def of_rows(ledger: Ledger, first: int, last: int) -> Iterator[Difference]:
     used, scored, hosts, peers = _used(ledger, taken, rows, first)
     held = _held(ledger, taken, rows, first)
     free, left, most = _free(rows)
+    measured = _measured(ledger, rows, first)
     for what, mine, theirs in (
         ("resources do not add up", used, rows.used),
         ("scored resources do not add up", scored, rows.scored),
@@ -167,6 +170,8 @@ def of_rows(ledger: Ledger, first: int, last: int) -> Iterator[Difference]:
         ("what the emptiest cards have left is wrong", most, rows.gate[:, : most.shape[1]]),
         ("pods by size do not add up", hosts, rows.hosts),
         ("pods per owner do not add up", peers, rows.peers.T),
+        ("measured loads are others than were measured", measured[0], rows.signal),
+        ("measured loads of a card are others than were measured", measured[1], rows.card_signal),
     ):
         by_card = theirs is rows.held or theirs is rows.free or theirs is rows.left
         yield from _unequal(ledger, what, mine, theirs, first, by_card)
@@ -302,6 +307,23 @@ def _unequal(ledger: Ledger, what: str, mine: Ints, theirs: Ints, first: int, by
         devices = ledger.devices(row + first) if card and row + first < len(ledger.nodes) else ()
         uuid = devices[card[0]].uuid if card and card[0] < len(devices) else ""
         yield Difference(what, _node(ledger, row + first), uuid)
+
+
+def _measured(ledger: Ledger, rows: Rows, first: int) -> tuple[Ints, Ints]:
+    """What was measured of nodes and of cards, laid out as the arrays are."""
+    places = ledger.places
+    nodes, cards = np.full_like(rows.signal, NOT_MEASURED), np.full_like(rows.card_signal, NOT_MEASURED)
+    for row in range(first, min(first + len(rows.signal), len(ledger.nodes))):
+        known = places.signals.of(row) if ledger.is_active(row) else None
+        if known is not None:
+            values = np.array([known.cpu, known.cpu_deviation, known.memory, known.memory_deviation], dtype=np.float64)
+            nodes[row - first] = np.where(np.isnan(values), NOT_MEASURED, np.clip(values, 0, MOST_LOAD))
+            of = {card.uuid: card for card in known.cards}
+            for uuid, n in {device.uuid: n for n, device in enumerate(ledger.devices(row))}.items():
+                one = of.get(uuid)
+                for column, value in enumerate((one.compute, one.memory) if one is not None else ()):
+                    cards[row - first, n, column] = NOT_MEASURED if value is None else np.clip(value, 0, MOST_LOAD)
+    return nodes, cards
 
 
 def _sizes(ledger: Ledger, row: int) -> Iterator[Difference]:

@@ -49,6 +49,7 @@ from dovetail.model.node import Node
 from dovetail.model.pod import ContainerKind, Pod
 from dovetail.model.reason import Reason
 from dovetail.model.relations import ALONE
+from dovetail.model.signals import NodeSignals
 from dovetail.policies.rows import Ints, Rows
 
 
@@ -88,6 +89,7 @@ class Ledger:
         self.learners: list[Callable[[Collection[str]], None]] = []  # told of resources that no node had until now
         # Called when a transaction starts; what they return is called if it is undone.
         self.bystanders: list[Callable[[], Callable[[], None]]] = []
+        self.bystanders.append(lambda: self.places.signals.watch(self.heads.item(JOURNAL_DEPTH), self.places.columns))
 
     # ---- what the kernel works on -------------------------------------------------------------------------------
 
@@ -185,6 +187,12 @@ class Ledger:
         """No new pod goes to the node, which is taken as this one; what its pods hold stays booked."""
         row = self.row_of[node.name] if node.name in self.row_of else self.places.add(node.name)
         self._write_row(row, node, active=False)
+
+    def measure(self, name: str, signals: NodeSignals) -> None:
+        """The load of a node was measured; of one that is not there nothing is kept."""
+        row = self.row_of.get(name)
+        if row is not None and self.is_active(row):
+            self.places.signals.measure(row, signals, self.places.columns(row), self.in_transaction)
 
     def rewrite(self, row: int) -> None:
         """Rebuild a row that something was half booked on."""

@@ -11,9 +11,10 @@ import numpy as np
 from dovetail.engine.kernel.state import INACTIVE, JOURNAL_DEPTH, MOVES, NONE, OWN
 from dovetail.engine.ledger.decisions import Names
 from dovetail.engine.ledger.intern import SWEEP_FROM, Interner, capacity, kind_bit
+from dovetail.engine.ledger.signals import SignalRows
 from dovetail.engine.ledger.storage import Storage
 from dovetail.model.device import MIG, Device
-from dovetail.model.node import Enforcer, Node
+from dovetail.model.node import Enforcer, Node, StaticNode
 from dovetail.model.pod import ANY_NODE
 from dovetail.model.rules import NodeRules
 from dovetail.policies.rows import (
@@ -43,7 +44,9 @@ class NodeRows:
 
     def __init__(self, interner: Interner, storage: Storage) -> None:
         self._intern, self._storage = interner, storage
+        self.signals = SignalRows(storage)
         self.nodes: list[Node] = []  # by row
+        self.static: list[StaticNode] = []  # by row: what node rules may read
         self.row_of: dict[str, int] = {}
         self.written = 0  # grows with every change of a node
         self.offered: list[str] = []  # resources that no node had until now; the ledger empties it
@@ -63,6 +66,7 @@ class NodeRows:
         if row == NONE:
             row = self._storage.add_row()
             self.nodes.append(Node(name))
+            self.static.append(self.nodes[row].static)
             self._own_names().append((name, ()))
         else:
             self._take_over(row, name)
@@ -85,6 +89,7 @@ class NodeRows:
         del self.row_of[self.nodes[row].name]
         self._ghosts.pop(row, None)
         self.nodes[row] = Node(name)
+        self.static[row] = self.nodes[row].static
         self._own_names()[row] = (name, ())
         self._storage.vectors.forget()
         self.reused += 1
@@ -93,9 +98,11 @@ class NodeRows:
         """As before the row was taken for a node that was only tried: there was no row, or that of one that is gone."""
         if before is None:
             node = self.nodes.pop()
+            self.static.pop()
             self._own_names().pop()
             self._ghosts.pop(self.row_of.pop(node.name), None)
             self._storage.drop_last_row()
+            self.signals.forget(row)
         else:
             self._take_over(row, before.name)
             self.row_of[before.name] = row
@@ -112,15 +119,17 @@ class NodeRows:
         missing = sorted(set(held) - uuids)
         self._ghosts[row] = tuple(_ghost(lost.get(uuid), uuid) for uuid in missing)
         self.nodes[row] = node
+        static = self.static[row] = node.static
         self._ranks_stale = self._ranks_stale or active != self.is_active(row)
         self._storage.fit_cards(len(node.devices) + len(missing))
         self._storage.fit_links(min(len(node.links), len(node.devices)))
         self._write_capacity(row, node, active)
         self._write_cards(row, 0)
         for rules, mask in self._masks.items():
-            self._storage.masks[mask, row] = rules.refusal(node) if active else INACTIVE
+            self._storage.masks[mask, row] = rules.refusal(static) if active else INACTIVE
         self._own_names()[row] = (node.name, tuple(device.uuid for device in self.devices(row)))
         self._storage.rows.fact[row, HARDWARE] = self._intern.hardware_of(self._hardware(row))
+        self.signals.write(row, active, self.columns)
 
     def add_ghosts(self, row: int, uuids: Collection[str]) -> None:
         """Cards that a pod turns out to hold there; none beyond MOST_COLUMNS, as every node gets a column for each."""
@@ -188,13 +197,11 @@ class NodeRows:
 
     def _refusals(self, rules: NodeRules) -> list[int]:
         """By row. Nodes that look alike to the rules are asked once: thousands of nodes have a few zones and pools."""
-        nodes = self.nodes
         if rules.looks_at_names:
-            return [int(rules.refusal(node)) for node in nodes]
-        columns = [[node.labels.get(label) for node in nodes] for label in rules.labels_looked_at]
-        looks = list(zip([(node.unschedulable, node.taints) for node in nodes], *columns, strict=True))
-        said = {look: int(rules.refusal(node)) for look, node in dict(zip(looks, nodes, strict=True)).items()}
-        return [said[look] for look in looks]
+            return [int(rules.refusal(node)) for node in self.static]
+        keys = rules.keys(self.static)
+        said = {key: int(rules.refusal_of(key)) for key in set(keys)}
+        return [said[key] for key in keys]
 
     def write_own_mask(self, rules: NodeRules, refusals: Bytes) -> int:
         """For one decision: the rules' class, and these refusals where it has none."""

@@ -29,7 +29,18 @@ from dovetail.engine.kernel.state import (
 )
 from dovetail.engine.ledger.intern import Interner, grown
 from dovetail.engine.ledger.vectors import VectorRoom
-from dovetail.policies.rows import CARD_FIELDS, FACTS, GATES, SIZES, SUMS, Ints, Rows
+from dovetail.policies.rows import (
+    CARD_FIELDS,
+    CARD_SIGNALS,
+    FACTS,
+    GATES,
+    NOT_MEASURED,
+    SIGNALS,
+    SIZES,
+    SUMS,
+    Ints,
+    Rows,
+)
 
 PER_NODE = tuple(
     field for field in Rows._fields if field not in ("peers", "enforced", "outlook")
@@ -65,6 +76,8 @@ class Storage:
             link=zeros(4, 1, 1),
             peers=zeros(1, 4),
             enforced=np.ones(8, dtype=np.int64),
+            signal=np.full((4, SIGNALS), NOT_MEASURED, dtype=np.int64),
+            card_signal=np.full((4, 1, CARD_SIGNALS), NOT_MEASURED, dtype=np.int64),
             outlook=zeros(1),
         )
         self.masks = np.zeros((4, 4), dtype=np.uint8)
@@ -105,7 +118,7 @@ class Storage:
         row = self.size
         self.size += 1
         if row >= len(self.rows.cap):
-            larger = {field: grown(getattr(self.rows, field), 0, row + 1) for field in PER_NODE}
+            larger = {field: grown(getattr(self.rows, field), 0, row + 1, _fill(field)) for field in PER_NODE}
             self.rows = self.rows._replace(**larger, peers=grown(self.rows.peers, 1, row + 1))
             self.masks = grown(self.masks, 1, row + 1)
         if row >= self.vectors.arrays.score.shape[1]:
@@ -117,7 +130,7 @@ class Storage:
         """As before the last row was added; everything kept about rows is forgotten."""
         self.size -= 1
         for field in PER_NODE:
-            getattr(self.rows, field)[self.size] = 0
+            getattr(self.rows, field)[self.size] = _fill(field)
         self.rows.peers[:, self.size] = 0
         self.masks[:, self.size] = 0
         self.vectors.resize(len(self.rows.cap))
@@ -211,7 +224,8 @@ class Storage:
         """Room for as many cards on every node."""
         if count > self.rows.card.shape[1]:
             rows = self.rows
-            per_card = {name: _widened(getattr(rows, name), count) for name in ("card", "held", "free", "left")}
+            names = ("card", "held", "free", "left", "card_signal")
+            per_card = {name: _widened(getattr(rows, name), count, _fill(name)) for name in names}
             self.rows = rows._replace(**per_card)
             self.journal = self.journal._replace(held=_widened(self.journal.held, count))
             self._state = None
@@ -246,8 +260,13 @@ class Storage:
         self._state = None
 
 
-def _widened(array: Any, width: int) -> Any:
-    larger = np.zeros((array.shape[0], width, *array.shape[2:]), dtype=array.dtype)
+def _fill(field: str) -> int:
+    """What stands in a row or column of which nothing is known."""
+    return NOT_MEASURED if field in ("signal", "card_signal") else 0
+
+
+def _widened(array: Any, width: int, fill: int = 0) -> Any:
+    larger = np.full((array.shape[0], width, *array.shape[2:]), fill, dtype=array.dtype)
     larger[:, : array.shape[1]] = array
     return larger
 

@@ -62,6 +62,8 @@ class VectorRoom:
         new.leader[:count], new.most[:count] = old.leader, old.most
         new.tally[:count], new.tallied[:count] = old.tally, old.tallied
         new.stamp[:], new.older[:], new.newer[:] = old.stamp, old.older, old.newer
+        new.measured[:] = old.measured
+        new.measured_older[:], new.measured_newer[:] = old.measured_older, old.measured_newer
         self.arrays = new
 
 
@@ -82,6 +84,9 @@ def _arrays(count: int, rows: int) -> Vectors:
         stamp=np.full(rows, NONE, dtype=np.int64),
         older=np.full(rows + 1, rows, dtype=np.int64),
         newer=np.full(rows + 1, rows, dtype=np.int64),
+        measured=np.full(rows, NONE, dtype=np.int64),
+        measured_older=np.full(rows + 1, rows, dtype=np.int64),
+        measured_newer=np.full(rows + 1, rows, dtype=np.int64),
         spoilt=np.zeros(rows, dtype=np.int64),
         stale=np.zeros(quarters, dtype=np.int64),
         example=np.zeros(MOST_HARDWARE, dtype=np.int64),

@@ -157,7 +157,7 @@ class NodeFacts:
 
     def endured(self, rules: NodeRules) -> Flags:
         """Nodes without a taint that keeps the pod away."""
-        return self.of(("endured", rules.tolerations), lambda node: rules.untolerated(node) is None, np.bool_)
+        return self.of(("endured", rules.tolerations), lambda node: rules.untolerated(node.static) is None, np.bool_)
 
     def disliked(self, tolerations: tuple[Toleration, ...]) -> Ints:
         """By row how many PreferNoSchedule taints are not tolerated."""
@@ -172,4 +172,4 @@ class NodeFacts:
 def _selects(rules: NodeRules, node: Node) -> bool:
     if any(node.labels.get(label) != value for label, value in rules.selector):
         return False
-    return rules.affinity is None or any(term.matches(node) for term in rules.affinity)
+    return rules.affinity is None or any(term.matches(node.static) for term in rules.affinity)

@@ -88,7 +88,7 @@ class Preferred:
         terms = pod.preferences.nodes
 
         def weight(node: Node) -> int:
-            return sum(weight for weight, term in terms if term.matches(node))
+            return sum(weight for weight, term in terms if term.matches(node.static))
 
         if not terms:
             return np.zeros(len(feasible), dtype=np.int64)

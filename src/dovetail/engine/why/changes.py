@@ -132,7 +132,7 @@ def taints_tolerated(pod: Pod, nodes: Iterable[Node]) -> Iterator[SuggestedChang
     """One taint at a time, the commonest first; not those by which Kubernetes marks nodes that do not work."""
     taints: dict[Taint, int] = {}
     for node in nodes:
-        taint = pod.node_rules.untolerated(node)
+        taint = pod.node_rules.untolerated(node.static)
         if taint is not None and not taint.key.startswith(CONDITION_TAINTS):
             taints[taint] = taints.get(taint, 0) + 1
     for taint in sorted(taints, key=lambda t: (-taints[t], str(t))):

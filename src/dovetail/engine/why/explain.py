@@ -107,7 +107,7 @@ class Look:
         return tuple(self.node(self.ledger.nodes[row], row) for row in self.rows())
 
     def node(self, node: Node, row: int) -> Verdict:
-        broken = tuple(self.pod.node_rules.refusals(node))
+        broken = tuple(self.pod.node_rules.refusals(node.static))
         related = self._related(row)
         if broken or related:
             reason = broken[0] if broken else related
@@ -145,7 +145,7 @@ class Look:
             return Fact(f"the pod names node {rules.node_name}, which does not exist", everywhere=True)
         if reason == Reason.NODE_NAME:
             return Fact(f"the pod names node {rules.node_name}")
-        if reason == Reason.TAINT and (taint := rules.untolerated(node)):
+        if reason == Reason.TAINT and (taint := rules.untolerated(node.static)):
             return Fact(f"taint {taint} not tolerated")
         if reason == Reason.NODE_SELECTOR:
             wrong = [(k, v) for k, v in rules.selector if node.labels.get(k) != v]

@@ -86,16 +86,12 @@ def _by_code(node: str, code: int) -> Verdict:
 
 def _kinds(look: Look, short: Missing) -> Callable[[int], object]:
     """What a node's verdict depends on, as a key: its rules, what it is short of, and its cards."""
-    rows, ledger, rules = look.state.rows, look.ledger, look.pod.node_rules
-    labels, names = rules.labels_looked_at, rules.looks_at_names
+    rows, ruled = look.state.rows, look.pod.node_rules.keys(look.ledger.places.static)
     by_uuid = any(one.use_uuids or one.nouse_uuids for one in look.pod.device_rules)
     fields = [field for field in range(rows.card.shape[2]) if field != UUID or by_uuid]
     asks = look.state.wants.shape[look.shape, FIRST_ASK] != look.state.wants.shape[look.shape, LAST_ASK]
 
     def kind(row: int) -> object:
-        node = ledger.nodes[row]
-        ruled = (node.taints, node.unschedulable, tuple(node.labels.get(label) for label in labels))
-        named = node.name if names else ""
         related = int(look.refusals[row]) if look.refusals is not None else 0
         cards: tuple[object, ...] = ()
         if asks and not short[row].any():
@@ -103,7 +99,7 @@ def _kinds(look: Look, short: Missing) -> Callable[[int], object]:
             facts = (rows.card[row, :count][:, fields].tobytes(), rows.held[row, :count].tobytes())
             cards = (*facts, rows.fact[row, NODE_FLAGS])
         own = row if related in _BY_NODE else -1
-        return (ruled, named, related, own, short[row].tobytes(), cards)
+        return (ruled[row], related, own, short[row].tobytes(), cards)
 
     return kind
 

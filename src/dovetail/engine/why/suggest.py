@@ -91,7 +91,7 @@ def _policy_may_help(scheduler: Scheduler, group: Group, changed: Pod) -> bool:
     """A kernel takes seconds to compile: for a lone pod the nodes are asked without one first."""
     if len(group.pods) > 1 or scheduler.quotas.apply_to(changed):
         return True
-    nodes = [node.name for node in active_nodes(scheduler) if not changed.node_rules.refusal(node)]
+    nodes = [node.name for node in active_nodes(scheduler) if not changed.node_rules.refusal(node.static)]
     return fits_on(scheduler, changed, nodes[:MOST_NODE_TRIES])
 
 
@@ -147,7 +147,7 @@ def _uncordon(scheduler: Scheduler, group: Group, pod: Pod) -> Iterator[Suggesti
     cordoned = [node for node in active_nodes(scheduler) if node.unschedulable or any(d.cordoned for d in node.devices)]
     for node in cordoned[:MOST_CORDONED_TRIES]:
         for sentence, changed in _back_in_use(node):
-            if pod.node_rules.refusal(changed):
+            if pod.node_rules.refusal(changed.static):
                 continue
             with _instead(scheduler, changed):
                 decision = try_group(scheduler, group, pod.uid)
@@ -188,7 +188,7 @@ def _instead(scheduler: Scheduler, changed: Node) -> Iterator[None]:
 def _pod_gone(scheduler: Scheduler, group: Group, pod: Pod) -> Iterator[Suggestion]:
     """The least important pod whose place would do, the smallest first among equals."""
     ledger = scheduler.ledger
-    allowed = {node.name for node in active_nodes(scheduler) if not pod.node_rules.refusal(node)}
+    allowed = {node.name for node in active_nodes(scheduler) if not pod.node_rules.refusal(node.static)}
 
     def cost(uid: str) -> tuple[int, int, int, NaturalKey]:
         held = ledger.pods[uid]

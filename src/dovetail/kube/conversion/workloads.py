@@ -304,5 +304,5 @@ def _daemons(name: str, pod: Pod, exists: _Owned, nodes: Sequence[Node]) -> Iter
     rules = replace(pod.node_rules, tolerations=tolerations)
     for node in nodes:
         own = replace(rules, node_name=rules.node_name or node.name)
-        if node.name not in exists.nodes and own.refusal(node) is Reason.OK:
+        if node.name not in exists.nodes and own.refusal(node.static) is Reason.OK:
             yield replace(renamed(pod, f"{name}-{node.name}"), node_rules=own)

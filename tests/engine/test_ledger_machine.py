@@ -156,7 +156,7 @@ class OrderlyWorld(RuleBasedStateMachine):
         if decision.node is None:
             return
         shares: tuple[Share, ...] | None = decision.shares
-        if not written and assume(self.scheduler, pod, decision.node)[1]:
+        if not written and assume(self.scheduler.placer, pod, decision.node)[1]:
             shares = None
         self.handle(lambda at: PodObserved(at, RunningPod(pod, str(decision.node), shares)))
 

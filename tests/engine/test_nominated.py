@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from dovetail.engine.disciplines import BACKFILL, STRICT
 from dovetail.engine.ledger.audit import validate
-from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.scheduler import Rights, Scheduler
 from dovetail.engine.why.explain import verdicts
 from dovetail.model.events import (
     Bind,
@@ -54,7 +55,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 def cluster(*nodes: Node, mode: str = "interpreted", strict: bool = False) -> Scheduler:
-    scheduler = Scheduler(mode=mode, strict=strict)
+    scheduler = Scheduler(mode=mode, rights=Rights(STRICT if strict else BACKFILL))
     for one in nodes:
         scheduler.handle(NodeChanged(0.0, one))
     return scheduler

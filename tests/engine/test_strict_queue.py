@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dovetail.engine.disciplines import BACKFILL, STRICT
 from dovetail.engine.ledger import audit
 from dovetail.engine.queue import can_be_placed
-from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.scheduler import Rights, Scheduler
 from dovetail.model.device import Device
 from dovetail.model.events import (
     Bind,
@@ -95,7 +96,7 @@ def bound(effects: tuple[Effect, ...]) -> set[str]:
 @given(worlds())
 def test_in_a_strict_queue_nobody_overtakes(world: World) -> None:
     """Whoever is placed comes before all those that wait afterwards, but for those that no room could help."""
-    scheduler = made(world.nodes, strict=True)
+    scheduler = made(world.nodes, rights=Rights(STRICT))
     name_of = {pod.uid: group.name for group in world.groups for pod in group.pods}
     for event in story(scheduler, world):
         orders = {group.name: group.order for group in candidates(scheduler, event)}
@@ -122,7 +123,7 @@ def candidates(scheduler: Scheduler, event: Event) -> Iterator[Group]:
 
 @given(worlds())
 def test_in_a_strict_queue_the_first_in_line_would_not_fit(world: World) -> None:
-    scheduler = made(world.nodes, strict=True)
+    scheduler = made(world.nodes, rights=Rights(STRICT))
     for event in story(scheduler, simple(world)):
         scheduler.handle(event)
         assert bound(scheduler.retry(event.at, range(len(scheduler.ledger.nodes)))) == set()
@@ -136,10 +137,10 @@ def test_with_backfill_nobody_waits_who_would_fit(world: World) -> None:
         assert bound(scheduler.retry(event.at, range(len(scheduler.ledger.nodes)))) == set()
 
 
-@given(worlds(), st.booleans())
-def test_placing_many_is_handling_one_after_another_in_both_queues(world: World, strict: bool) -> None:
+@given(worlds(), st.sampled_from([Rights(BACKFILL), Rights(STRICT)]))
+def test_placing_many_is_handling_one_after_another_in_both_queues(world: World, queue: Rights) -> None:
     groups = aged(world)
-    at_once, by_one = made(world.nodes, strict=strict), made(world.nodes, strict=strict)
+    at_once, by_one = made(world.nodes, rights=queue), made(world.nodes, rights=queue)
     found = {}
     for group in groups:
         for effect in by_one.handle(GroupArrived(0.0, group)):
@@ -152,7 +153,7 @@ def test_placing_many_is_handling_one_after_another_in_both_queues(world: World,
 
 @given(worlds())
 def test_where_all_fit_the_queues_do_the_same(world: World) -> None:
-    strict, backfill = made(world.nodes, strict=True), made(world.nodes)
+    strict, backfill = made(world.nodes, rights=Rights(STRICT)), made(world.nodes)
     groups = alone(aged(world))
     wanted = backfill.place(groups)
     first = next((n for n, decision in enumerate(wanted) if not decision.placed), len(groups))
@@ -181,7 +182,7 @@ def outcome(scheduler: Scheduler, event: Event) -> list[tuple[str, Reason]]:
 
 @pytest.fixture
 def strict() -> Scheduler:
-    return made((NODE,), strict=True)
+    return made((NODE,), rights=Rights(STRICT))
 
 
 def test_who_would_fit_waits_behind_who_does_not(strict: Scheduler) -> None:

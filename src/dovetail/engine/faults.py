@@ -8,18 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dovetail.engine.kernel.book import free_pod
 from dovetail.engine.kernel.state import FREE, POD_ROW, POD_STATE
 from dovetail.engine.ledger.ledger import Ledger
+from dovetail.engine.queue import WaitingRoom
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod, RunningPod
-
-if TYPE_CHECKING:
-    from dovetail.engine.scheduler import Scheduler
 
 Subject = Group | RunningPod | Node
 
@@ -27,16 +24,16 @@ Subject = Group | RunningPod | Node
 class Faults:
     """Takes groups, running pods and nodes out of the way after an exception."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(self, ledger: Ledger, waiting: WaitingRoom) -> None:
+        self._ledger, self._waiting = ledger, waiting
         self.tell: Callable[[Subject, Exception], None] | None = None
 
     def group(self, group: Group, error: Exception) -> bool:
         """The group neither waits nor holds anything any more. False: the caller must raise."""
         if self.tell is None:
             return False
-        self._scheduler.waiting.remove(group.name)
-        mend(self._scheduler.ledger, [pod.uid for pod in group.pods])
+        self._waiting.remove(group.name)
+        mend(self._ledger, [pod.uid for pod in group.pods])
         self.tell(group, error)
         return True
 
@@ -44,7 +41,7 @@ class Faults:
         """Charge what the pod holds, as far as that can be booked. False: the caller must raise."""
         if self.tell is None:
             return False
-        ledger = self._scheduler.ledger
+        ledger = self._ledger
         mend(ledger, (running.pod.uid,))
         for less in simplified(running):
             try:
@@ -59,7 +56,7 @@ class Faults:
         """The node takes no new pods; its pods keep what they hold. False: the caller must raise."""
         if self.tell is None:
             return False
-        ledger = self._scheduler.ledger
+        ledger = self._ledger
         for known in (before or Node(node.name), Node(node.name)):
             try:
                 ledger.close_node(known)

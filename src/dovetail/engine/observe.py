@@ -7,20 +7,18 @@ anything: a waiting pod must never get a card only because a guess was made from
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from dovetail.engine.faults import Faults
 from dovetail.engine.kernel.state import NONE
 from dovetail.engine.ledger.doubted import every_possible_card, memory_on, with_sound_amounts
 from dovetail.engine.ledger.intern import cards_taken
 from dovetail.engine.ledger.requests import unlimited
+from dovetail.engine.placer import Placer
 from dovetail.model.decision import Share
 from dovetail.model.events import Warn
 from dovetail.model.node import Enforcer
 from dovetail.model.pod import Pod, Profile, RunningPod, Trust
 from dovetail.policies.rows import ASK_COMPUTE, ASK_CONTAINER, CARD_MEMORY, COMPUTE, SLOTS
-
-if TYPE_CHECKING:
-    from dovetail.engine.scheduler import Scheduler
 
 _IGNORED = "says which cards it has, but kubelet picks them on node {node}; it is ignored"
 FIRST_FIT = Profile("first-fit", ("first-fit",))
@@ -29,8 +27,8 @@ FIRST_FIT = Profile("first-fit", ("first-fit",))
 class Observed:
     """Books running pods. Knows their records, and which rows hold guesses that did not fit."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler, self._ledger = scheduler, scheduler.ledger
+    def __init__(self, placer: Placer, faults: Faults) -> None:
+        self._placer, self._ledger, self._faults = placer, placer.ledger, faults
         self._guessed: set[int] = set()  # rows that hold guesses, or did
         self._squeezed: set[int] = set()  # rows where a guessed pod found too little room
         self._records: dict[str, tuple[Share, ...]] = {}  # uid -> what its record says, believed or not
@@ -146,7 +144,7 @@ class Observed:
                     self._guess(pod, node)
             except Exception as error:  # the others must be booked again all the same
                 running = RunningPod(pod, node, self._records.get(pod.uid))
-                if not self._scheduler.faults.running(running, error):
+                if not self._faults.running(running, error):
                     raise
 
     def _guess(self, pod: Pod, node: str) -> list[str]:
@@ -154,7 +152,7 @@ class Observed:
         if self._trust.get(pod.uid) is Trust.NONE and not self._kubelet_picks(node) and node in ledger.row_of:
             return self._hold_possible_cards(pod, node)
         before = self._guessed_after(pod, node)
-        shares, fit = assume(self._scheduler, pod, node)
+        shares, fit = assume(self._placer, pod, node)
         ledger.book_observed(pod, node, shares, assumed=True)
         row = ledger.row_of[node]
         if before:
@@ -223,20 +221,20 @@ def _cards_asked_for(pod: Pod) -> int:
     return sum(ask.count for container in pod.containers for ask in container.asks)
 
 
-def assume(scheduler: Scheduler, pod: Pod, node: str) -> tuple[tuple[Share, ...], bool]:
+def assume(placer: Placer, pod: Pod, node: str) -> tuple[tuple[Share, ...], bool]:
     """The first cards that could be the pod's, and whether they fit."""
-    ledger = scheduler.ledger
+    ledger = placer.ledger
     row = ledger.row_of.get(node)
     if row is None:
         return (), False
-    shape = scheduler.intern.shape(pod, NONE)
+    shape = placer.intern.shape(pod, NONE)
     ledger.make_room(0, cards_taken(pod))
-    state, kernel = ledger.state(), scheduler.lens(FIRST_FIT)
+    state, kernel = ledger.state(), placer.lens(FIRST_FIT)
     picked = kernel.choose_all(
-        state.rows, state.wants, row, shape, kernel.style, unlimited(scheduler.intern.vendors), 0, state.scratch
+        state.rows, state.wants, row, shape, kernel.style, unlimited(placer.intern.vendors), 0, state.scratch
     )
     if picked < 0:
-        return _freest_cards(scheduler, pod, row), False
+        return _freest_cards(placer, pod, row), False
     devices = ledger.devices(row)
     lines = state.scratch.picked[:picked].tolist()
     return tuple(
@@ -245,9 +243,9 @@ def assume(scheduler: Scheduler, pod: Pod, node: str) -> tuple[tuple[Share, ...]
     ), True
 
 
-def _freest_cards(scheduler: Scheduler, pod: Pod, row: int) -> tuple[Share, ...]:
+def _freest_cards(placer: Placer, pod: Pod, row: int) -> tuple[Share, ...]:
     """Nothing fits, yet the pod runs: it has cards, most likely those with the least in use."""
-    ledger = scheduler.ledger
+    ledger = placer.ledger
     held = ledger.rows.held[row]
     used = {device.uuid: held[n].tolist() for n, device in enumerate(ledger.devices(row))}
     shares = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +37,7 @@ class Run:
 
 
 class Placer:
-    """One cluster, one ledger."""
+    """One cluster, one ledger: decides where groups go, in the order in which they are given."""
 
     def __init__(
         self,
@@ -46,10 +46,12 @@ class Placer:
         mode: str = "auto",
         device_resources: Collection[str] = ("nvidia.com/gpu",),
         cache: bool = False,
+        waits_for: Callable[[], Sequence[Hashable]] = tuple,
     ) -> None:
         if mode not in MODES:
             raise ValueError(f"mode: expected {', '.join(MODES)}, got {mode!r}")
         self._mode = mode
+        self._waits_for = waits_for  # requests that must keep their numbers
         self._interpreter, self._compiler = builder(False), builder(True, cache)
         self._builder = self._compiler if mode == "compiled" else self._interpreter
         self._compiled: set[Pair] = set()  # policies whose kernels are compiled, where the rest is interpreted
@@ -67,36 +69,32 @@ class Placer:
 
     def place(self, groups: Sequence[Group], at: float = 0.0) -> Sequence[Decision]:
         """Decide groups in the order given: one decision per pod, all booked as reservations."""
-        self._maybe_sweep()
-        if not self._learns_from(groups):
-            return self._place_all(groups, at)
+        self.maybe_sweep()
+        if not self.learns_from(groups):
+            return self.place_all(groups, at)
         parts: list[Sequence[Decision]] = []
         start = 0
         while start < len(groups):
-            end = self._learn(groups, start)
-            parts.append(self._place_all(groups[start:end], at))
+            end = self.learn(groups, start)
+            parts.append(self.place_all(groups[start:end], at))
             start = end
         return joined(parts)
 
-    def _maybe_sweep(self) -> None:
+    def maybe_sweep(self) -> None:
         """Now and then look whether there are many names that nothing uses any more."""
         self._calls += 1
         if self._calls % SWEEP_EVERY == 0 and is_crowded(self.ledger):
             sweep(self.ledger, self.requests, self.outlook, self._waits_for())
 
-    def _waits_for(self) -> Sequence[Hashable]:
-        """Requests that must keep their numbers."""
-        return ()
-
-    def _place_group(self, group: Group, at: float) -> Sequence[Decision]:
+    def place_group(self, group: Group, at: float) -> Sequence[Decision]:
         """As `place`, of one group: the usual event is a lone pod with nothing special about it."""
         pods = group.pods
-        if len(pods) != 1 or self._learns(pods) or self._needs_care(group):
+        if len(pods) != 1 or self._learns(pods) or self.needs_care(group):
             return self.place((group,), at)
         self._maybe_compile(1)
         return (self._place_one(pods[0], at),)
 
-    def _learns_from(self, groups: Sequence[Group]) -> bool:
+    def learns_from(self, groups: Sequence[Group]) -> bool:
         if isinstance(groups, Stream):
             return self._learns(groups.templates)
         return self._learns(pod for group in groups for pod in group.pods)
@@ -109,7 +107,7 @@ class Placer:
                     break
         return self.outlook.learning
 
-    def _learn(self, groups: Sequence[Group], start: int) -> int:
+    def learn(self, groups: Sequence[Group], start: int) -> int:
         """See groups until the outlook changes; returns where. It changes before the group that made it change."""
         if isinstance(groups, Stream):
             end = min(len(groups), start + max(1, self.outlook.until_next - 1))
@@ -123,18 +121,18 @@ class Placer:
             end += 1
         return end
 
-    def _place_all(self, groups: Sequence[Group], at: float) -> Sequence[Decision]:
+    def place_all(self, groups: Sequence[Group], at: float) -> Sequence[Decision]:
         self._maybe_compile(len(groups))
         if isinstance(groups, Stream) and len(groups):
             plain = self._plain_signatures(groups)
             if plain is not None:
                 return self._place_stream(groups, plain, at)
-        if len(groups) == 1 and len(groups[0].pods) == 1 and not self._needs_care(groups[0]):  # the usual event
+        if len(groups) == 1 and len(groups[0].pods) == 1 and not self.needs_care(groups[0]):  # the usual event
             return (self._place_one(groups[0].pods[0], at),)
         signature_of, run = self.requests.signature, Run()
         parts: list[Sequence[Decision]] = []
         for group in groups:
-            care = self._needs_care(group)
+            care = self.needs_care(group)
             signatures = [] if care else [signature_of(pod) for pod in group.pods]
             if care or (len(signatures) > 1 and any(s.profile is not signatures[0].profile for s in signatures)):
                 parts += [self._place_run(run, at), self._place_with_care(group, at)]
@@ -165,7 +163,7 @@ class Placer:
             self.outlook.prepare(NODE_POLICIES[profile.node].reads_values)
         return self._interpreter.lens(profile)
 
-    def _needs_care(self, group: Group) -> bool:
+    def needs_care(self, group: Group) -> bool:
         """A group that a plain kernel call cannot serve: pods with more to look at, or too few of them."""
         pods = group.pods
         if group.members < group.minimum:
@@ -224,26 +222,26 @@ class Placer:
     def _place_with_care(self, group: Group, at: float) -> list[Decision]:
         """One pod after another in a transaction, each held against its refusal and quotas first."""
         if group.members < group.minimum:
-            return [self._refused(pod, Reason.GROUP_INCOMPLETE) for pod in group.pods]
+            return [self.refused(pod, Reason.GROUP_INCOMPLETE) for pod in group.pods]
         with self.ledger.transaction() as transaction:
             decisions = [self._place_alone(pod, at) for pod in group.pods]
             if sum(decision.placed for decision in decisions) >= group.needed:
                 transaction.commit()
                 return decisions
         return [
-            self._refused(p, d.reason or Reason.GROUP_NOT_PLACED) for p, d in zip(group.pods, decisions, strict=True)
+            self.refused(p, d.reason or Reason.GROUP_NOT_PLACED) for p, d in zip(group.pods, decisions, strict=True)
         ]
 
     def _place_alone(self, pod: Pod, at: float) -> Decision:
         if pod.refusal is not None:
-            return self._refused(pod, pod.refusal.reason)
+            return self.refused(pod, pod.refusal.reason)
         if self.quotas.refusal(pod) is not None:
-            return self._refused(pod, Reason.QUOTA)
+            return self.refused(pod, Reason.QUOTA)
         if not self.related.concerns(pod):
             return self._run_kernel(Run([pod], [self.requests.signature(pod)], [(1, 1)]), at)[0]
         refused = self.related.refusal(pod)
         if refused is not None:
-            return self._refused(pod, refused)
+            return self.refused(pod, refused)
         return self._place_related(pod, at)
 
     def _place_related(self, pod: Pod, at: float) -> Decision:
@@ -252,7 +250,7 @@ class Placer:
         self._place(signature.profile, False, batch)
         return self.ledger.adopt_one(pod, batch, signature.entries, at + HOLD_SECONDS)
 
-    def _refused(self, pod: Pod, reason: Reason) -> Decision:
+    def refused(self, pod: Pod, reason: Reason) -> Decision:
         return Decision(pod.uid, None, (), reason, self.ledger.generation)
 
     def is_compiled(self, profile: Profile) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from dovetail.model.decision import Decision
@@ -22,7 +23,10 @@ class Place(NamedTuple):
 
 
 class WaitingRoom:
-    def __init__(self) -> None:
+    """`order` gives a group's place in the queue: total, and constant until `sort_again`."""
+
+    def __init__(self, order: Callable[[Group], tuple[Any, ...]] = attrgetter("order")) -> None:
+        self.order_of = order
         self._places: dict[str, tuple[Hashable, Place]] = {}  # name -> (key, place in that line)
         self._lines: dict[Hashable, list[Place]] = {}  # what a lone pod asks for -> those who ask, in order
         self._name_of: dict[str, str] = {}  # pod uid -> group name
@@ -39,7 +43,7 @@ class WaitingRoom:
 
     def add(self, group: Group, key: Hashable) -> None:
         self.remove(group.name)
-        place = Place(group.order, group)
+        place = Place(self.order_of(group), group)
         self._places[group.name] = (key, place)
         if key not in self._lines:
             self._lines[key] = []
@@ -59,6 +63,17 @@ class WaitingRoom:
             self.version += 1
         for pod in place.group.pods:
             self._name_of.pop(pod.uid, None)
+
+    def sort_again(self) -> None:
+        """Orders of groups may have changed while they waited."""
+        for name, (key, place) in self._places.items():
+            self._places[name] = (key, Place(self.order_of(place.group), place.group))
+        for key in self._lines:
+            self._lines[key] = []
+        for key, place in self._places.values():
+            self._lines[key].append(place)
+        for line in self._lines.values():
+            line.sort()
 
     def key_of(self, name: str) -> Hashable:
         """What the group waits for; of one that does not wait, ALWAYS."""
@@ -107,7 +122,7 @@ class WaitingRoom:
         line = self._lines.get(key, [])
         if order is None:
             return line[0] if line else None
-        at = (bisect_right if behind else bisect_left)(line, order, key=_order)
+        at = (bisect_right if behind else bisect_left)(line, order, key=_place_order)
         return line[at] if at < len(line) else None
 
     def front(self, besides: str = "") -> Place | None:
@@ -121,7 +136,7 @@ class WaitingRoom:
         return self._lines[key][0].group
 
 
-def _order(place: Place) -> tuple[Any, ...]:
+def _place_order(place: Place) -> tuple[Any, ...]:
     return place.order
 
 

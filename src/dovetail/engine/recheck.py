@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 import numpy as np
 
 from dovetail.engine.kernel.fit import ask_refusal, card_refusal, node_shortage
 from dovetail.engine.kernel.state import UNLIMITED
-from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.placer import Placer
 from dovetail.model.decision import Decision, Share
 from dovetail.model.pod import ContainerKind, Pod
 from dovetail.model.reason import Reason, sentence
@@ -22,15 +24,24 @@ from dovetail.policies.rows import (
     LAST_ASK,
     SLOTS,
 )
+from dovetail.policies.table import DEVICE_POLICIES
 
 
-def objection(scheduler: Scheduler, pod: Pod, decision: Decision) -> str:
+class Trying(Protocol):
+    """A scheduler that undoes what is tried."""
+
+    placer: Placer
+
+    def trial(self) -> AbstractContextManager[None]: ...
+
+
+def objection(scheduler: Trying, pod: Pod, decision: Decision) -> str:
     """Why the pod's reservation would not be made again as the ledger stands; "" = it would.
 
     Looked at without the reservation itself, which is undone afterwards. Quotas are not asked again: they count what
     is reserved already.
     """
-    ledger, name = scheduler.ledger, str(decision.node)
+    ledger, name = scheduler.placer.ledger, str(decision.node)
     row = ledger.row_of.get(name)
     if row is None or not ledger.is_active(row):
         return f"node {name} is gone"
@@ -38,29 +49,35 @@ def objection(scheduler: Scheduler, pod: Pod, decision: Decision) -> str:
         return f"what was reserved on node {name} is not reserved any more"
     with scheduler.trial():
         ledger.release(pod.uid)
-        reason = _refusal(scheduler, pod, row, decision.shares)
+        reason = refusal(scheduler.placer, pod, row, decision.shares)
     return f"node {name}: {sentence(reason)}" if reason is not Reason.OK else ""
 
 
-def _refusal(scheduler: Scheduler, pod: Pod, row: int, shares: Sequence[Share]) -> Reason:
-    """The first rule that node, neighbours or cards break, in the order of `explain`."""
-    ledger = scheduler.ledger
+def refusal(placer: Placer, pod: Pod, row: int, shares: Sequence[Share], runs: bool = False) -> Reason:
+    """The first rule that node, neighbours or cards break, in the order of `explain`.
+
+    `runs`: the pod holds the place already, and pods that its policy would have avoided may have come since.
+    """
+    ledger = placer.ledger
     reason = pod.node_rules.refusal(ledger.nodes[row])
     if reason is not Reason.OK:
         return reason
-    if scheduler.related.restricts(pod):
-        code = int(scheduler.related.refusals(pod)[row])
+    if placer.related.restricts(pod):
+        code = int(placer.related.refusals(pod)[row])
         if code:
             return Reason(code)
-    shape = scheduler.requests.signature(pod).shape
+    shape = placer.requests.signature(pod).shape
+    idle_only = not runs and any(DEVICE_POLICIES[name].idle_only for name in pod.profile.device)
     state = ledger.state()
-    return Reason(node_shortage(state.rows, state.wants, row, shape) or _card_refusal(scheduler, row, shape, shares))
+    return Reason(
+        node_shortage(state.rows, state.wants, row, shape) or _card_refusal(placer, row, shape, shares, idle_only)
+    )
 
 
-def _card_refusal(scheduler: Scheduler, row: int, shape: int, shares: Sequence[Share]) -> int:
+def _card_refusal(placer: Placer, row: int, shape: int, shares: Sequence[Share], idle_only: bool) -> int:
     """Ask by ask with the very cards that were chosen; init containers start from what stays, as in `choose_all`."""
-    rows, wants = scheduler.ledger.state().rows, scheduler.ledger.state().wants
-    column, rest = scheduler.ledger.places.columns(row), list(shares)
+    rows, wants = placer.ledger.state().rows, placer.ledger.state().wants
+    column, rest = placer.ledger.places.columns(row), list(shares)
     stays = rows.held[row].copy()
     trial, trial_of = stays, -1
     for a in range(int(wants.shape[shape, FIRST_ASK]), int(wants.shape[shape, LAST_ASK])):
@@ -75,7 +92,7 @@ def _card_refusal(scheduler: Scheduler, row: int, shape: int, shares: Sequence[S
         mine, rest = rest[:count], rest[count:]
         for share in mine:
             d = column[share.uuid]
-            if refused := card_refusal(rows, wants, row, d, a, held, 0, UNLIMITED, UNLIMITED):
+            if refused := card_refusal(rows, wants, row, d, a, held, idle_only, UNLIMITED, UNLIMITED):
                 return refused
             held[d, SLOTS] += 1
             held[d, CARD_MEMORY] += share.memory_mib

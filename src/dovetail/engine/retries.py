@@ -2,20 +2,19 @@
 
 The live scheduler defers retries, so that one change that could help ten thousand waiting pods of one tenant keeps no
 other pod waiting. Within a portion the order is that of the queue; changes that come meanwhile are tried afterwards.
-The simulator and plans retry at once (`Scheduler._offer`); both end with the same placements where nothing else comes.
+The simulator and plans retry at once (disciplines.py); both end with the same placements where nothing else comes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dovetail.engine.queue import ALWAYS
+from dovetail.engine.queue import ALWAYS, WaitingRoom
+from dovetail.engine.wake import Wake
 from dovetail.model.events import Effect
-
-if TYPE_CHECKING:
-    from dovetail.engine.scheduler import Scheduler
+from dovetail.model.pod import Group
 
 LIST_COST = 4  # of holding one list of requests against a row, in tries
 MAX_WAKE_CHECKS = 5_000  # waiting requests × changed pods held against each other; beyond, all of them are tried
@@ -24,8 +23,8 @@ MAX_WAKE_CHECKS = 5_000  # waiting requests × changed pods held against each ot
 class Retries:
     """Requests to be offered room again. `deferred` is set by a driver that calls `Scheduler.retry_some`."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(self, waiting: WaitingRoom, wake: Wake, try_waiting: Callable[[float, Group], list[Effect]]) -> None:
+        self._waiting, self._wake, self._try = waiting, wake, try_waiting
         self.deferred = False
         self._rows: dict[int, None] = {}  # rows that changed and were not held against requests yet
         self._left: list[int] = []  # lists of requests that `_seen` is still to be held against
@@ -62,15 +61,15 @@ class Retries:
         while self._line and self._credit > 0 and not self._left and not self._lists:
             order, _, key = heappop(self._line)
             by_rows = self._listed.pop(key)
-            place = self._scheduler.waiting.next_in(key, order if key is ALWAYS else None)
+            place = self._waiting.next_in(key, order if key is ALWAYS else None)
             if place is None or (by_rows and key is not ALWAYS and not self._fits(key)):
                 continue
-            placed = self._scheduler.try_waiting(at, place.group)
+            placed = self._try(at, place.group)
             self._credit -= len(place.group.pods)
             effects += placed
             if placed:
                 self._fitting.clear()
-            alike = key is not ALWAYS and self._scheduler.waiting.key_of(place.group.name) == key
+            alike = key is not ALWAYS and self._waiting.key_of(place.group.name) == key
             if placed or not alike:
                 self._push(key, by_rows, place.order)
         if not self._line and self._again:
@@ -81,7 +80,7 @@ class Retries:
     def _push(self, key: Hashable, by_rows: bool, after: Any = None) -> None:
         """The next group of the request gets in line; of those that any change might help, the one behind `after`."""
         behind = key is ALWAYS and after is not None
-        place = self._scheduler.waiting.next_in(key, after if behind else None, behind)
+        place = self._waiting.next_in(key, after if behind else None, behind)
         if place is not None:
             self._number += 1
             self._listed[key] = by_rows
@@ -89,7 +88,7 @@ class Retries:
 
     def _hold_rows_against_requests(self) -> None:
         """Nobody is tried before all are known whom the rows could help: the order is that of the queue."""
-        wake = self._scheduler.wake
+        wake = self._wake
         if wake.is_outdated and (self._left or self._lists):  # the numbers of lists will be others
             self._rows.update(dict.fromkeys(self._seen))
             self._left, self._lists = [], 0
@@ -99,7 +98,7 @@ class Retries:
             self._fitting.clear()
             self._lists = wake.lists(1)
             self._left = list(range(self._lists))
-            self.note([ALWAYS] if self._scheduler.waiting.asks(ALWAYS) else [])
+            self.note([ALWAYS] if self._waiting.asks(ALWAYS) else [])
         while self._credit > 0 and (self._left or self._lists):
             if not self._left:
                 self._list_more()
@@ -110,7 +109,7 @@ class Retries:
 
     def _list_more(self) -> None:
         """Requests that are in no list yet, of thousands that came together. `_lists` is 0 when all are."""
-        wake, before = self._scheduler.wake, self._lists
+        wake, before = self._wake, self._lists
         if wake.is_complete:
             self._lists = 0
             return
@@ -120,12 +119,12 @@ class Retries:
 
     def _fit_in(self, number: int) -> set[Hashable]:
         self._credit -= LIST_COST * len(self._seen)
-        self._fitting[number] = set(self._scheduler.wake.fitting_in(number, self._seen))
+        self._fitting[number] = set(self._wake.fitting_in(number, self._seen))
         return self._fitting[number]
 
     def _fits(self, key: Hashable) -> bool:
         """Whether the rows can still take the request: those tried before it may have taken the room."""
-        wake = self._scheduler.wake
+        wake = self._wake
         number = wake.list_of(key)
         if number is None:
             return True

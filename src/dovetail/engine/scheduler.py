@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from heapq import heapify, heappop, heappush
 from typing import Any
 
+from dovetail.engine.claims import DEFAULT_RIGHTS, Claims, Rights
+from dovetail.engine.disciplines import DISCIPLINES
 from dovetail.engine.faults import Faults
 from dovetail.engine.kernel.state import NONE
-from dovetail.engine.ledger.decisions import joined
 from dovetail.engine.observe import Observed, assume
 from dovetail.engine.placer import COMPILE_FROM, HOLD_SECONDS, Placer
-from dovetail.engine.queue import ALWAYS, IN_ORDER, WaitingRoom, can_be_placed, left_over
+from dovetail.engine.queue import ALWAYS, WaitingRoom, left_over
 from dovetail.engine.retries import Retries, too_many
 from dovetail.engine.rights.members import Members
 from dovetail.engine.wake import News, Wake
@@ -31,6 +31,7 @@ from dovetail.model.events import (
     PodObserved,
     PodsGone,
     QuotaChanged,
+    RoundBegins,
     SelectorChanged,
     TimePassed,
     VolumesChanged,
@@ -38,17 +39,14 @@ from dovetail.model.events import (
     Warn,
 )
 from dovetail.model.node import Enforcer, Node
-from dovetail.model.pod import Group, Pod, Quota, RunningPod
+from dovetail.model.pod import Group, Pod, Profile, Quota, RunningPod
 from dovetail.model.reason import Reason
 
-__all__ = ["COMPILE_FROM", "HOLD_SECONDS", "Scheduler"]
+__all__ = ["COMPILE_FROM", "DEFAULT_RIGHTS", "HOLD_SECONDS", "Rights", "Scheduler"]
 
 
-class Scheduler(Placer):
-    """One cluster, one ledger. The simulator, the live scheduler and what-if all drive this class.
-
-    `strict`: nobody is placed while somebody waits who comes before it. Otherwise whoever fits is placed (backfill).
-    """
+class Scheduler:
+    """One cluster, one ledger. The simulator, the live scheduler and what-if all drive this class."""
 
     def __init__(
         self,
@@ -57,30 +55,35 @@ class Scheduler(Placer):
         mode: str = "auto",
         device_resources: Collection[str] = ("nvidia.com/gpu",),
         cache: bool = False,
-        strict: bool = False,
+        rights: Rights = DEFAULT_RIGHTS,
     ) -> None:
-        super().__init__(arguments, quotas, mode, device_resources, cache)
-        self.strict = strict
-        self.waiting = WaitingRoom()
+        self.placer = placer = Placer(arguments, quotas, mode, device_resources, cache, self._waits_for)
+        self.ledger, self.intern, self.quotas = placer.ledger, placer.intern, placer.quotas
+        self.requests, self.related, self.nominated = placer.requests, placer.related, placer.nominated
+        self.outlook, self.kernel, self.lens = placer.outlook, placer.kernel, placer.lens
+        self.claims = Claims(rights, self)
+        self.waiting = WaitingRoom(self.claims.order_of)
         self.members = Members(self.ledger)
-        self.ledger.witnesses.append(self.members)
         self.wake = Wake(self.waiting, self.ledger, self.requests, self.kernel)
-        self._observed = Observed(self)
-        self.faults = Faults(self)
-        self.retries = Retries(self)
+        self.faults = Faults(self.ledger, self.waiting)
+        self._observed = Observed(placer, self.faults)
+        self.retries = Retries(self.waiting, self.wake, self.try_waiting)
         self._news = News()
-        self.ledger.witnesses.append(self._news)
+        self.ledger.witnesses += (self.members, self._news)
         self.ledger.learners.append(self._learn_resources)
+        self._discipline = DISCIPLINES[rights.queue](self)
 
     # ---- events -------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> tuple[Effect, ...]:
         """The one door: everything that happens comes in here, everything to be done goes out."""
-        self._maybe_sweep()
+        self.placer.maybe_sweep()
+        self.claims.service.now = event.at
+        if self.claims.sorts_again:
+            self.waiting.sort_again()
         effects = self._happened(event)
-        while (
-            self._news.pods and not self.retries.deferred
-        ):  # whoever came or went may be whom others wait for, or avoid
+        # A pod's arrival or departure can make other waiting pods feasible.
+        while self._news.pods and not self.retries.deferred:
             effects = (*effects, *self._spread_news(event.at, self._news.take()))
         return effects
 
@@ -102,21 +105,23 @@ class Scheduler(Placer):
                 return self._node_is(at, node)
             case NodeGone(at, name):
                 gone = self.ledger.remove_node(name)
-                return self._offer(at, self.wake.related()) if gone else ()
+                return self.offer(at, self.wake.related()) if gone else ()
             case NamespaceChanged(at, name, labels):
                 self.related.set_namespace(name, labels)
-                return self._offer(at, self.wake.related())
+                return self.offer(at, self.wake.related())
             case QuotaChanged(at, namespace, name, quota):
                 self.quotas.set(quota) if quota is not None else self.quotas.drop(namespace, name)
-                return self._offer(at, [key for key in self.waiting.requests() if key is ALWAYS])
+                return self.offer(at, [key for key in self.waiting.requests() if key is ALWAYS])
             case SelectorChanged(_, kind, namespace, name, selector):
                 self.related.preferred.default_spread.set_selector(kind, namespace, name, selector)
                 return ()  # a preference: no pod waits for it
             case VolumesChanged(at, facts, gone):
                 helps = self.related.volumes.change(facts, gone)
-                return self._offer(at, self.wake.related(lambda pod: self.related.volumes.helped(pod, helps)))
+                return self.offer(at, self.wake.related(lambda pod: self.related.volumes.helped(pod, helps)))
             case TimePassed(at):
                 return self._expire(at)
+            case RoundBegins(at):
+                return self._begin_round(at)
 
     def _node_is(self, at: float, node: Node) -> tuple[Effect, ...]:
         written, row = self.ledger.places.written, self.ledger.row_of.get(node.name)
@@ -131,13 +136,13 @@ class Scheduler(Placer):
         except Exception as error:
             if not self.faults.node(node, before, error):
                 raise
-            return self._offer(at, self.wake.related())
+            return self.offer(at, self.wake.related())
         return (*warnings, *self.retry(at, (row,), related=True))
 
     def _spread_news(self, at: float, changed: Sequence[Pod]) -> tuple[Effect, ...]:
         if self.retries.deferred and too_many(self.waiting.requests(), changed):
-            return self._offer(at, self.wake.related())
-        return self._offer(at, self.wake.related(lambda waiting: self._wakes(waiting, changed)))
+            return self.offer(at, self.wake.related())
+        return self.offer(at, self.wake.related(lambda waiting: self._wakes(waiting, changed)))
 
     @property
     def has_retries(self) -> bool:
@@ -160,13 +165,14 @@ class Scheduler(Placer):
             return True
 
     def _gone(self, at: float, uid: str) -> tuple[Effect, ...]:
-        rest = self.waiting.drop_pod(uid)
-        if rest is not None:
-            return tuple(self._offer_rest(at, rest))
         row = self._row_of(uid)
         self.nominated.forget(uid)
+        self.claims.withdrawn(self.waiting.name_of(uid))
+        rest = self.waiting.drop_pod(uid)
+        if rest is not None:
+            return tuple(self._discipline.rest(at, rest))
         self._release((uid,), (row,))
-        return self.retry(at, (row,)) if (row != NONE or self.strict) and len(self.waiting) else ()
+        return tuple(self._discipline.left(at, row)) if len(self.waiting) else ()
 
     def _all_gone(self, at: float, uids: Sequence[str]) -> tuple[Effect, ...]:
         waited = [uid for uid in uids if self.waiting.name_of(uid)]
@@ -179,7 +185,10 @@ class Scheduler(Placer):
 
     def _release(self, uids: Sequence[str], rows: Sequence[int]) -> None:
         """The pods are gone from these rows, whose guessed pods may find room now."""
+        counted = uids if self.claims.service.attends else ()
+        ended = [self.ledger.pods.pod(uid) for uid in counted if uid in self.ledger.pods]
         self.ledger.release_all(uids)
+        self.claims.gone(ended)
         for uid in uids:
             self._observed.forget(uid)
         for row in dict.fromkeys(rows):
@@ -188,7 +197,7 @@ class Scheduler(Placer):
     def _nominate(self, at: float, pod: Pod, node: str) -> tuple[Effect, ...]:
         row = self.nominated.row_of(pod.uid)
         if node:
-            self.nominated.promise(pod, node, assume(self, pod, node)[0])
+            self.nominated.promise(pod, node, assume(self.placer, pod, node)[0])
         else:
             self.nominated.forget(pod.uid)
         group = self.waiting.group_of(pod.uid)
@@ -216,10 +225,9 @@ class Scheduler(Placer):
         if row != NONE:
             self._observed.settle(row)
         if rest is not None:
-            return (*warnings, *self._offer_rest(at, rest))
+            return (*warnings, *self._discipline.rest(at, rest))
         same = row == self.ledger.row_holding(uid) and before == self._held(uid)
-        helps = self.strict or (row != NONE and not same)
-        return (*warnings, *self.retry(at, (row,))) if helps else warnings
+        return (*warnings, *self._discipline.left(at, NONE if same else row))
 
     def _held(self, uid: str) -> tuple[object, ...]:
         """All that the pod has: a pod may be resized where it is."""
@@ -237,7 +245,7 @@ class Scheduler(Placer):
         """Our own placement, come true, or told again: perhaps under other labels, as binding copies those of the
         node's zone to the pod."""
         ledger, pod = self.ledger, running.pod
-        if self.strict or pod.uid not in ledger.pods:
+        if pod.uid not in ledger.pods:
             return False
         known = ledger.pods[pod.uid]
         return (
@@ -256,23 +264,12 @@ class Scheduler(Placer):
         return all(share.uuid in there for share in held)
 
     def retry(self, at: float, rows: Sequence[int], related: bool = False) -> tuple[Effect, ...]:
-        """Offer those who could use it what these rows have now, in their order; who still waits says nothing new.
+        """Offer waiting groups what these rows have now. A group that still waits says nothing new."""
+        return tuple(self._discipline.freed(at, rows, related))
 
-        A gang or a pod under a quota may be helped by any row. The others waited because no other row could take them,
-        so that they need not try when these rows no longer can. `related`: nor can those tell whose rules are about
-        other pods.
-        """
-        if self.strict:
-            return tuple(self._advance(at))
-        if self.retries.deferred:
-            self.retries.note_rows(rows)
-            self.retries.note(self.wake.related() if related else ())
-            return ()
-        keys = self.wake.helped(rows)
-        if related:
-            keys = list(dict.fromkeys((*keys, *self.wake.related())))
-            return self._offer(at, keys)
-        return self._offer(at, keys, rows)
+    def offer(self, at: float, keys: Sequence[Hashable]) -> tuple[Effect, ...]:
+        """Try the groups in these lines of the waiting room, in order."""
+        return tuple(self._discipline.offer(at, keys)) if keys else ()
 
     def reason(self, group: Group, pod: Pod) -> Reason:
         """Why a pod of a group that waits does so, as far as no node is to blame; NO_NODES: ask the nodes. The group is
@@ -302,76 +299,41 @@ class Scheduler(Placer):
         self._news.take()
 
     def retry_all(self, at: float) -> tuple[Effect, ...]:
-        """Offer everybody everything: for those who do not trust their events."""
-        return self._offer(at, self.waiting.requests())
-
-    def _offer(self, at: float, keys: Sequence[Hashable], rows: Sequence[int] = ()) -> tuple[Effect, ...]:
-        """Try those in these lines, in order; in each until somebody finds no place, as the next asks for the same;
-        unless it turns out that this one asks for more by now, because of pods that came since it got in line."""
-        if not keys:
-            return ()
-        if self.strict:
-            return tuple(self._advance(at))
-        if self.retries.deferred:
-            self.retries.note(keys)
-            return ()
-        fitting = set(keys)
-        lines = [self.waiting.line(key) for key in keys]
-        turns = [(line[0], n, 0) for n, line in enumerate(lines)]
-        heapify(turns)
-        effects: list[Effect] = []
-        while turns:
-            place, n, position = heappop(turns)
-            if keys[n] is not ALWAYS and keys[n] not in fitting:
-                continue
-            placed = self.try_waiting(at, place.group)
-            effects += placed
-            if placed and rows:
-                fitting = set(self.wake.fitting(rows))
-            alike = keys[n] is not ALWAYS and self.waiting.key_of(place.group.name) == keys[n]
-            if (placed or not alike) and position + 1 < len(lines[n]):
-                heappush(turns, (lines[n][position + 1], n, position + 1))
-        return tuple(effects)
-
-    def _advance(self, at: float) -> list[Effect]:
-        """Strict: offer from the front of the line on, until somebody finds no place."""
-        effects: list[Effect] = []
-        front = self.waiting.front()
-        while front is not None:
-            effects += self.try_waiting(at, front.group)
-            tried, front = front.group, self.waiting.front()
-            if front is not None and front.group.name == tried.name:
-                break
-        return effects
-
-    def _offer_rest(self, at: float, group: Group) -> list[Effect]:
-        """What is left of a group that waits, which may have become easier to place."""
-        return self._advance(at) if self.strict else self.try_waiting(at, group)
+        """Try every waiting group, whatever happened: a safety net for drivers."""
+        return self.offer(at, self.waiting.requests())
 
     def try_waiting(self, at: float, group: Group) -> list[Effect]:
-        """Somebody who waits; the outlook has seen it."""
+        """Try a group that waits; the outlook has seen it. Returns what changes: no reasons."""
         try:
             group = self.members.current(group)
-            effects = self._settle(group, self._place_all((group,), at))
+            if not self.claims.may_run(group):
+                return []
+            decisions = self.claims.planned(group) or self.placer.place_all((group,), at)
+            effects = self._settle(at, group, decisions)
         except Exception as error:
             if not self.faults.group(group, error):
                 raise
             return []
-        return [effect for effect in effects if isinstance(effect, Bind)]
+        return [effect for effect in effects if not isinstance(effect, Wait)]
 
     def _arrive(self, at: float, group: Group) -> list[Effect]:
-        again = self.strict and group.name in self.waiting  # it may have stood in the way of others
+        again = group.name in self.waiting
         rows = self._take_back(group)
         effects: list[Effect] = []
         try:
             group = self.members.current(group)
-            effects = self._settle(group, self.place((group,), at) if self.strict else self._place_group(group, at))
+            effects = self._settle(at, group, self._decide(at, group))
         except Exception as error:
             if not self.faults.group(group, error):
                 raise
         if rows:
             effects += self.retry(at, rows)
-        return [*effects, *self._advance(at)] if again else effects
+        return [*effects, *self._discipline.arrived_again(at)] if again else effects
+
+    def _decide(self, at: float, group: Group) -> Sequence[Decision]:
+        if self.claims.may_run(group):
+            return self._discipline.arrive(group, at)
+        return [self.placer.refused(pod, Reason.QUEUE_ORDER) for pod in group.pods]
 
     def _take_back(self, group: Group) -> list[int]:
         """Release what pods of the group hold that are to be placed anew; returns the rows, for others afterwards.
@@ -383,14 +345,23 @@ class Scheduler(Placer):
         self.ledger.release_all(held)
         return list(dict.fromkeys(rows))
 
-    def _settle(self, group: Group, decisions: Sequence[Decision]) -> list[Effect]:
-        """Who found no place waits."""
+    def _settle(self, at: float, group: Group, decisions: Sequence[Decision]) -> list[Effect]:
+        """Pods that found no place wait, and other pods may have to yield to them."""
         rest = left_over(group, decisions)
-        if rest is not None:
-            self._wait(rest)
-        else:
+        effects = list(map(self._effect, group.pods, decisions))
+        if rest is None:
             self.waiting.remove(group.name)
-        return list(map(self._effect, group.pods, decisions))
+            return effects
+        effects += self.claims.make_room(at, rest)
+        self._wait(rest)
+        return effects
+
+    def _begin_round(self, at: float) -> tuple[Effect, ...]:
+        stops = self.claims.begin_round(self.waiting)
+        if stops is None:
+            return ()
+        self.waiting.sort_again()
+        return (*stops, *self.offer(at, self.waiting.requests()))
 
     def _effect(self, pod: Pod, decision: Decision) -> Effect:
         if decision.node is None:
@@ -398,20 +369,7 @@ class Scheduler(Placer):
         return Bind(pod, decision, self.related.volumes.take(pod, decision.node) if pod.relations.claims else ())
 
     def _wait(self, group: Group) -> None:
-        key: Hashable = ALWAYS
-        if self.strict:
-            key = IN_ORDER if can_be_placed(group) else ALWAYS
-        elif len(group.pods) == 1 and not self._needs_care(group):
-            key = self._request(group.pods[0])
-        elif len(group.pods) == 1 and can_be_placed(group) and not self.quotas.apply_to(group.pods[0]):
-            pod = group.pods[0]  # special for its preferences alone, it waits like any other
-            key = self._request(pod)
-            if self.related.restricts(pod):
-                key = (*key, pod.namespace, tuple(sorted(pod.labels.items())), pod.relations)
-                self._listen()
-            if self.nominated.row_of(pod.uid) != NONE:
-                key = (*key, pod.uid)  # others yield to it where it goes
-        self.waiting.add(group, key)
+        self.waiting.add(group, self._discipline.line_of(group))
 
     def _learn_resources(self, names: Collection[str]) -> None:
         """A node has resources that no node had: groups that wait for them stand in other lines now."""
@@ -425,14 +383,11 @@ class Scheduler(Placer):
         self.wake.forget()
         return self.waiting.requests()
 
-    def _listen(self) -> None:
+    def listen(self) -> None:
+        """From now on, pods that come and go wake groups whose rules are about other pods."""
         if not self._news.wanted:
             self._news.wanted = True
             self.ledger.attend(self._news, True)
-
-    def _request(self, pod: Pod) -> tuple[Hashable, ...]:
-        signature = self.requests.signature(pod)
-        return (signature.profile, signature.shape, signature.mask)
 
     def _expire(self, at: float) -> tuple[Effect, ...]:
         effects: list[Effect] = []
@@ -445,22 +400,11 @@ class Scheduler(Placer):
 
     def place(self, groups: Sequence[Group], at: float = 0.0) -> Sequence[Decision]:
         """Decide groups in the order given: one decision per pod, all booked as reservations."""
-        return self._place_in_order(groups, at) if self.strict else super().place(groups, at)
+        return self._discipline.place(groups, at)
 
-    def _place_in_order(self, groups: Sequence[Group], at: float) -> Sequence[Decision]:
-        """Strict: as if each arrived by itself. Those without hope are told their own reason and hold nobody up."""
-        parts: list[Sequence[Decision]] = []
-        late: list[Any] = []  # orders of those who would wait by now
-        for group in groups:
-            if self._learns_from((group,)):
-                self._learn((group,), 0)
-            front = self.waiting.front(besides=group.name)
-            before = min(late[:1] + ([front.order] if front else []), default=group.order)
-            if before < group.order and can_be_placed(group):
-                parts.append([self._refused(pod, Reason.QUEUE_ORDER) for pod in group.pods])
-            else:
-                parts.append(self._place_all((group,), at))
-            rest = left_over(group, parts[-1])
-            if rest is not None and can_be_placed(rest):
-                heappush(late, rest.order)
-        return joined(parts)
+    def is_compiled(self, profile: Profile) -> bool:
+        return self.placer.is_compiled(profile)
+
+    def use_compiled(self, profile: Profile) -> None:
+        """See Placer.use_compiled."""
+        self.placer.use_compiled(profile)

@@ -109,6 +109,12 @@ class TimePassed(msgspec.Struct, frozen=True):
     at: float
 
 
+class RoundBegins(msgspec.Struct, frozen=True):
+    """The policy for rounds, if there is one, names the jobs that may run until the next round."""
+
+    at: float
+
+
 Event = (
     GroupArrived
     | PodObserved
@@ -123,6 +129,7 @@ Event = (
     | SelectorChanged
     | VolumesChanged
     | TimePassed
+    | RoundBegins
 )
 
 

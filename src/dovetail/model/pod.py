@@ -195,7 +195,13 @@ class Pod:
 
 _beside_labels = attrgetter(*(each.name for each in fields(Pod) if each.name != "labels"))
 
+TENANT = "Tenant/"  # how the owner of a pod of a trace begins
 POD_GROUP = "PodGroup/"  # no namespace has capital letters, so no pod's key starts like this
+
+
+def tenant_of(pod: Pod) -> str:
+    """Whose pod it is: its namespace; in a trace, the tenant of the job."""
+    return pod.owner.removeprefix(TENANT) if pod.owner.startswith(TENANT) else pod.namespace
 
 
 def group_title(name: str) -> str:
@@ -211,6 +217,7 @@ class Group:
     pods: tuple[Pod, ...]
     minimum: int = 1
     running: int = 0  # members that hold a node already; they count towards the minimum
+    length: float | None = None  # seconds that the job is said to take; None = not told
 
     @property
     def title(self) -> str:

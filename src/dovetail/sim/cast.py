@@ -10,7 +10,7 @@ import numpy as np
 from dovetail.model.decision import Share
 from dovetail.model.device import Device
 from dovetail.model.node import CPU, MEMORY, PODS, Enforcer, Node
-from dovetail.model.pod import POD_GROUP, Container, ContainerKind, DeviceAsk, DeviceRules, Group, Pod, Profile
+from dovetail.model.pod import POD_GROUP, TENANT, Container, ContainerKind, DeviceAsk, DeviceRules, Group, Pod, Profile
 from dovetail.policies.rows import Ints
 from dovetail.policies.typical import most_frequent
 from dovetail.sim.gpu_models import UNKNOWN_MEMORY_MIB
@@ -69,7 +69,7 @@ def pod_of(job: Job, profile: Profile, name: str) -> Pod:
         profile=profile,
         priority=job.priority,
         created=job.arrival,
-        owner=job.tenant and f"Tenant/{job.tenant}",
+        owner=job.tenant and f"{TENANT}{job.tenant}",
     )
 
 

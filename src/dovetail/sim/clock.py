@@ -1,8 +1,10 @@
-"""When running jobs end. An end can be moved or cancelled: a job's speed changes, or the job is stopped."""
+"""When running jobs end, and when rounds begin. An end can be moved or cancelled: a job's speed changes, or the job
+is stopped."""
 
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from math import ceil
 
 NEVER = float("inf")
 
@@ -44,3 +46,36 @@ class Departures:
                 del due[job]
                 together.append(job)
         return together
+
+
+class RoundClock:
+    """Rounds begin every so many seconds after `begin`; 0 = at every moment at which jobs arrived or ended, after
+    that; None = never. A round comes after all else that happens at its moment."""
+
+    def __init__(self, seconds: float | None, begin: float) -> None:
+        self._seconds, self._begin, self._count = seconds, begin, 1
+        self.at = begin + seconds if seconds else NEVER  # when the next one begins
+        self._last_resort = False
+
+    def changed(self, now: float) -> None:
+        """A job arrived or ended."""
+        self._last_resort = False
+        if self._seconds == 0:
+            self.at = now
+
+    def begun(self) -> None:
+        self._go_to(self._count + 1)
+
+    def skip_to(self, at: float) -> None:
+        """No job runs or waits before then."""
+        if self._seconds and at != NEVER:
+            self._go_to(max(self._count, ceil((at - self._begin) / self._seconds)))
+
+    def is_last_resort(self) -> bool:
+        """True once, until a job arrives or ends. Where nothing but rounds can happen, one is tried and no more."""
+        tried, self._last_resort = self._last_resort, True
+        return not tried
+
+    def _go_to(self, count: int) -> None:
+        self._count = count
+        self.at = self._begin + count * self._seconds if self._seconds else NEVER

@@ -17,8 +17,9 @@ from dovetail.sim.trace import Trace, TraceError
 class Players:
     """The trace's jobs as groups for the engine."""
 
-    def __init__(self, trace: Trace, policy: str) -> None:
-        self.jobs = trace.jobs
+    def __init__(self, trace: Trace, policy: str, named: bool = False) -> None:
+        """`named`: pods of a gang name their group, by which the engine counts what a job has."""
+        self.jobs, self._named = trace.jobs, named
         self._templates, kinds = cast.cast(trace.jobs, profile_of(policy))
         self.kinds: list[int] = kinds.tolist()
         self.job_of = {uid: n for n, job in enumerate(self.jobs) for uid in cast.uids(job)}
@@ -33,7 +34,10 @@ class Players:
     def group(self, n: int) -> Group:
         job, template = self.jobs[n], self._templates[self.kinds[n]]
         pods = [replace(template, name=uid, uid=uid, created=job.arrival) for uid in cast.uids(job)]
-        return cast.group_of(job, pods)
+        group = cast.group_of(job, pods)
+        if not self._named or job.pods == 1:
+            return group
+        return replace(group, pods=tuple(replace(pod, group=group.name) for pod in pods))
 
     def more_pods(self, n: int, uids: Collection[str], running: int) -> Group:
         """These pods of a job that runs with others already: each may be placed without the others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.scheduler import DEFAULT_RIGHTS, Rights, Scheduler
 from dovetail.model.events import NodeChanged
 from dovetail.model.pod import Pod
 from dovetail.sim import cast
@@ -13,10 +13,10 @@ from dovetail.sim.trace import Machine, Trace
 
 
 def stage(
-    trace: Trace, machines: Sequence[Machine], policy: str, told: bool, mode: str, strict: bool = False
+    trace: Trace, machines: Sequence[Machine], policy: str, told: bool, mode: str, rights: Rights = DEFAULT_RIGHTS
 ) -> Scheduler:
     """`told`: policies that prepare for typical pods are given those of the trace, else they learn."""
-    scheduler = Scheduler(mode=mode, cache=True, strict=strict)
+    scheduler = Scheduler(mode=mode, cache=True, rights=rights)
     for node in cast.nodes_of(machines):
         scheduler.handle(NodeChanged(0.0, node))
     if told:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Protocol, assert_never
 
+from dovetail.engine.disciplines import BACKFILL, DISCIPLINES
 from dovetail.engine.queue import WaitingRoom
+from dovetail.engine.scheduler import Rights
 from dovetail.model.decision import Decision
 from dovetail.model.events import (
     Bind,
@@ -23,12 +25,13 @@ from dovetail.model.events import (
     PodGone,
     PodsGone,
     Resize,
+    RoundBegins,
     Wait,
     Warn,
 )
 from dovetail.model.pod import Group, Pod
 from dovetail.sim import cast, measures
-from dovetail.sim.clock import NEVER
+from dovetail.sim.clock import NEVER, RoundClock
 from dovetail.sim.lives import NO_COSTS, Costs
 from dovetail.sim.measures import Steps
 from dovetail.sim.players import Players, hopeless
@@ -40,9 +43,8 @@ from dovetail.sim.stage import stage
 from dovetail.sim.trace import Trace, TraceError
 from dovetail.sim.variants import tie_order
 
-__all__ = ["BACKFILL", "STRICT", "CannotPerform", "LogEntry", "replay"]
+__all__ = ["CannotPerform", "LogEntry", "replay"]
 
-BACKFILL, STRICT = "backfill", "strict"
 REPORT_EVERY = 256  # jobs that ended
 Progress = Callable[[int], None]
 
@@ -72,26 +74,30 @@ def replay(
     *,
     speed: SpeedModel = NO_MODEL,
     costs: Costs = NO_COSTS,
+    rights: Rights | None = None,
+    round_seconds: float | None = None,
 ) -> Timed:
     """One run. `seed` draws which of equally good nodes is taken (0: the first in the trace), `queue` is `backfill`
     or `strict`. `told`: policies that prepare for typical pods are given those of the trace, else they learn.
-    `speed` and `costs`: how fast jobs work, and what it costs to stop, resume or move them."""
-    if queue not in (BACKFILL, STRICT):
-        raise TraceError(f"queue {queue!r}: there is {BACKFILL} and {STRICT}")
+    `speed` and `costs`: how fast jobs work, and what it costs to stop, resume or move them. `rights` stand in place
+    of the queue and may bring rounds, of which one begins every `round_seconds`; 0 = when jobs arrived or ended."""
+    if queue not in DISCIPLINES:
+        raise TraceError(f"queue {queue!r}: there is {' and '.join(DISCIPLINES)}")
     machines = tie_order(trace.machines, seed)
-    players = Players(trace, policy)
+    plain, rights = Rights(queue), rights or Rights(queue)
+    players = Players(trace, policy, named=rights != plain)
     refused = hopeless(players, stage(trace, machines, policy, told, mode))
-    scheduler = stage(trace, machines, policy, told, mode, strict=queue == STRICT)
+    scheduler = stage(trace, machines, policy, told, mode, rights=rights)
     machine_of = {node.name: machine for node, machine in zip(cast.nodes_of(machines), machines, strict=True)}
     run_log = None if log is None else RunLog(machine_of, log)
     running = RunningJobs(trace.jobs, machine_of, speed, costs, run_log)
     play = Play(players, scheduler, running, refused, run_log, progress)
-    play.run()
+    play.run(round_seconds)
     return Timed(
         trace=trace.name,
         policy=policy,
         seed=seed,
-        queue=queue,
+        queue=rights.queue,
         events=play.events,
         seconds=play.seconds,
         decisions_per_second=play.decisions / play.seconds if play.seconds else 0.0,
@@ -117,6 +123,7 @@ class Play:
     seconds: float = 0.0
     ended: int = 0
     steps: Steps = field(default_factory=Steps)
+    _rounds: RoundClock = field(init=False)
     _arriving: list[int] = field(init=False)  # jobs that have not arrived; the next one is the last
     _bound: dict[int, list[Decision]] = field(default_factory=dict)  # job -> pods that are bound; others are not yet
     _joining: dict[int, list[str]] = field(default_factory=dict)  # job that runs -> pods that it is to get and wait
@@ -124,9 +131,10 @@ class Play:
     _resizing: dict[int, int] = field(default_factory=dict)  # job -> pods that it is to run with
     _stopping: dict[int, None] = field(default_factory=dict)  # jobs
 
-    def run(self) -> None:
+    def run(self, round_seconds: float | None = None) -> None:
         self._arriving = self.players.by_arrival()[::-1]
         self.now = self.players.jobs[self._arriving[-1]].arrival if self._arriving else 0.0
+        self._rounds = RoundClock(round_seconds, self.now)
         while self._go_on():
             pass
         self.steps.add(self.now, self.running.pending)
@@ -140,7 +148,9 @@ class Play:
         waiting jobs may start."""
         arrival = self.players.jobs[self._arriving[-1]].arrival if self._arriving else NEVER
         departure = self.running.departures.next_at()
-        if departure <= arrival and departure != NEVER:
+        if self._rounds.at < min(arrival, departure) and self._begin_round(min(arrival, departure)):
+            pass
+        elif departure <= arrival and departure != NEVER:
             self._tick(departure)
             self._leave(self.running.departures.take(departure))
         elif self._arriving:
@@ -156,6 +166,18 @@ class Play:
             return False
         return True
 
+    def _begin_round(self, other: float) -> bool:
+        """Unless no job runs or waits before `other` things happen, or rounds alone would go on for ever."""
+        if not self.running.count and not len(self.scheduler.waiting):
+            self._rounds.skip_to(other)
+            return False
+        if other == NEVER and not self._rounds.is_last_resort():
+            return False
+        self._tick(self._rounds.at)
+        self._rounds.begun()
+        self._handle(RoundBegins(self.now))
+        return True
+
     def _tick(self, at: float) -> None:
         """What holds now holds until then."""
         if at > self.now:
@@ -167,11 +189,13 @@ class Play:
         if n in self.hopeless:
             self._refuse(n)
             return
+        self._rounds.changed(self.now)
         self.running.pending.add(job)
         self._handle(GroupArrived(self.now, self.players.group(n)))
 
     def _leave(self, together: Sequence[int]) -> None:
         """All jobs that end at this moment: waiting jobs are offered what all of them leave."""
+        self._rounds.changed(self.now)
         ending = self._withdraw(together) if self._joining else together
         for n in ending:
             self.running.end(n, self.now)

@@ -103,7 +103,7 @@ async def test_one_change_that_wakes_thousands_tries_a_portion_a_turn(
             tried.append(group.name)
             return original(at, group)
 
-        monkeypatch.setattr(stage.scheduler, "try_waiting", counted)
+        monkeypatch.setattr(stage.scheduler.retries, "_try", counted)
         stage.nodes(gpu_node("late", 1))
         per_turn = []
         while stage.driver._inbox or stage.scheduler.has_retries:

@@ -40,7 +40,7 @@ class Bench:
 
     def use(self, profile: Profile) -> None:
         self.used.append(profile)
-        self.scheduler._compiled.add((profile.node, profile.device))
+        self.scheduler.placer._compiled.add((profile.node, profile.device))
 
     def log(self, text: str, level: Level = Level.INFO, /, **fields: object) -> None:
         self.said.append(text)

@@ -52,7 +52,7 @@ OF_PODS: dict[str, tuple[type, str, Callable[..., str]]] = {
     "counted": (Neighbours, "came", lambda self, pod, row: pod.name),
     "effect": (Scheduler, "_effect", lambda self, pod, decision: pod.name),
     "wait": (Scheduler, "_wait", lambda self, group: group.pods[0].name),
-    "try": (Scheduler, "_settle", lambda self, group, decisions: group.pods[0].name),
+    "try": (Scheduler, "_settle", lambda self, at, group, decisions: group.pods[0].name),
     "line": (Driver, "_line_up", lambda self, group: group.pods[0].name),
     "kernel": (Driver, "_waits_for_kernel", lambda self, group: group.pods[0].name),
     "bind": (Hands, "submit", lambda self, bind, *_: bind.pod.name),

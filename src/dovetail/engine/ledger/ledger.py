@@ -273,17 +273,25 @@ class Ledger:
             self.places.add_ghosts(row, unknown)
         column = self.places.columns(row)
         shares = tuple(share for share in shares if share.uuid in column) if unknown else shares
-        shape, owner = self.intern.shape(pod, NOBODY), self.owner(pod)
+        self._add(pod, self._enter(pod, row, shares, ALLOCATED), assumed, NEVER)
+        return unknown
+
+    def reserve(self, pod: Pod, node: str, shares: tuple[Share, ...]) -> None:
+        """Book a place that was chosen before, and that the caller has found to fit."""
+        self._add(pod, self._enter(pod, self.row_of[node], shares, RESERVED), False, NEVER)
+
+    def _enter(self, pod: Pod, row: int, shares: tuple[Share, ...], held: int) -> int:
+        """A new slot of the book, charged to the row. `held`: ALLOCATED or RESERVED."""
+        shape, owner, column = self.intern.shape(pod, NOBODY), self.owner(pod), self.places.columns(row)
         self.make_room(1, len(shares), 1)
         state = self.state()
-        slot, last = new_pod(state, row, shape, owner, ALLOCATED), NONE
+        slot, last = new_pod(state, row, shape, owner, held), NONE
         for share in shares:
             kind = pod.containers[share.container].kind if share.container < len(pod.containers) else ContainerKind.APP
             memory, compute = min(share.memory_mib, LARGEST), min(share.compute_milli, LARGEST)
             last = add_entry(state, slot, last, share.container, int(kind), column[share.uuid], memory, compute)
         self._keeper.charge(state, slot, 1)
-        self._add(pod, slot, assumed, NEVER)
-        return unknown
+        return slot
 
     def confirm(self, uid: str) -> bool:
         """Reserved becomes allocated."""

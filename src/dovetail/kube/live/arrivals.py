@@ -1,4 +1,4 @@
-"""Groups that have arrived and are to be tried, in order: priority, age, name. A pod is in one group at a time.
+"""Groups that have arrived and are to be tried, in the queue's order. A pod is in one group at a time.
 
 Where many stand in line, namespaces of equal priority take turns, one group each: a namespace with ten thousand pods
 delays the pod of another by one group, and not by ten thousand. Within a namespace the order stays.
@@ -7,7 +7,9 @@ delays the pod of another by one group, and not by ten thousand. Within a namesp
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from dovetail.model.pod import Group
@@ -19,7 +21,9 @@ Line = list[tuple[Any, str]]  # a heap of (order, name); the group may have left
 
 
 class Arrivals:
-    def __init__(self) -> None:
+    def __init__(self, order: Callable[[Group], tuple[Any, ...]] = attrgetter("order")) -> None:
+        self._order = order
+        self._orders: dict[str, tuple[Any, ...]] = {}  # by name: where the group stands in its line
         self._groups: dict[str, Group] = {}  # by name
         self._name_of: dict[str, str] = {}  # pod uid -> name of its group
         self._lines: dict[Any, dict[str, Line]] = {}  # rank -> namespace, the one whose turn it is first -> its groups
@@ -36,10 +40,11 @@ class Arrivals:
 
     def add(self, group: Group) -> None:
         """The group takes the place of one of its name. Its pods must have left other groups."""
-        before, order = self._groups.get(group.name), group.order
+        before, order = self._orders.get(group.name), self._order(group)
         self._groups[group.name] = group
         self._name_of.update((pod.uid, group.name) for pod in group.pods)
-        if before is None or before.order != order:  # else its place in the line is still there
+        self._orders[group.name] = order
+        if before != order:  # else its place in the line is still there
             namespace = group.title.partition("/")[0]
             line = self._lines.setdefault(order[:RANK], {}).setdefault(namespace, [])
             heapq.heappush(line, (order, group.name))
@@ -49,6 +54,7 @@ class Arrivals:
         group = self._groups.pop(self._name_of.pop(uid, ""), None)
         if group is None:
             return None
+        del self._orders[group.name]
         rest = tuple(pod for pod in group.pods if pod.uid != uid)
         return replace(group, pods=rest) if rest else None
 
@@ -66,6 +72,7 @@ class Arrivals:
             if line:
                 lines[namespace] = line  # behind the others
             group = self._groups.pop(name)
+            del self._orders[name]
             for pod in group.pods:
                 self._name_of.pop(pod.uid, None)
             return group
@@ -85,6 +92,5 @@ class Arrivals:
                 first = (line[0][0], namespace)
         return first[1] if first is not None else None
 
-    def _stands(self, order: Any, name: str) -> bool:
-        group = self._groups.get(name)
-        return group is not None and group.order == order
+    def _stands(self, order: tuple[Any, ...], name: str) -> bool:
+        return name in self._orders and self._orders[name] == order

@@ -99,7 +99,7 @@ class Driver:
         mirror.is_being_bound = lambda uid: uid in self.binder.under_way
         self.counts = Counts()
         self._inbox: list[Event] = []
-        self._arrivals = Arrivals()
+        self._arrivals = Arrivals(scheduler.waiting.order_of)
         self._refusals: dict[str, Refusals] = {}  # by pod uid
         self._held_back: dict[str, dict[str, None]] = {}  # group name -> uids that `_line_up_again` will ask for
         self._wake = asyncio.Event()

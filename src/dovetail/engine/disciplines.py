@@ -1,0 +1,202 @@
+"""Queue disciplines: whether a waiting group may be overtaken by a group that comes after it.
+
+`backfill`: every group that fits is placed. `strict`: no group is placed while one waits that comes before it.
+Live and simulated runs use the same two; `Scheduler` has one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any, Protocol
+
+from dovetail.engine.kernel.state import NONE
+from dovetail.engine.ledger.decisions import joined
+from dovetail.engine.placer import Placer
+from dovetail.engine.queue import ALWAYS, IN_ORDER, WaitingRoom, can_be_placed, left_over
+from dovetail.engine.retries import Retries
+from dovetail.engine.wake import Wake
+from dovetail.model.decision import Decision
+from dovetail.model.events import Effect
+from dovetail.model.pod import Group, Pod
+from dovetail.model.reason import Reason
+
+
+class Queueing(Protocol):
+    """What a discipline needs of the scheduler."""
+
+    placer: Placer
+    waiting: WaitingRoom
+    wake: Wake
+    retries: Retries
+
+    def try_waiting(self, at: float, group: Group) -> list[Effect]: ...
+
+    def listen(self) -> None: ...
+
+
+class Discipline(Protocol):
+    def line_of(self, group: Group) -> Hashable:
+        """The line of the waiting room that the group stands in."""
+
+    def place(self, groups: Sequence[Group], at: float) -> Sequence[Decision]:
+        """Decide groups in the order given."""
+
+    def arrive(self, group: Group, at: float) -> Sequence[Decision]:
+        """Decide one group that has just arrived."""
+
+    def arrived_again(self, at: float) -> Sequence[Effect]:
+        """A group that waited has arrived once more, with other pods, and was decided."""
+
+    def freed(self, at: float, rows: Sequence[int], related: bool = False) -> Sequence[Effect]:
+        """Offer waiting groups what these rows have now. `related`: rules between pods may be fulfilled by now, too."""
+
+    def offer(self, at: float, keys: Sequence[Hashable]) -> Sequence[Effect]:
+        """Try the groups in these lines, in order."""
+
+    def left(self, at: float, row: int) -> Sequence[Effect]:
+        """A pod has left the row, or the queue (row NONE)."""
+
+    def rest(self, at: float, group: Group) -> Sequence[Effect]:
+        """Some pods of a waiting group left: the others may be easier to place."""
+
+
+class Backfill:
+    def __init__(self, of: Queueing) -> None:
+        self._of = of
+
+    def line_of(self, group: Group) -> Hashable:
+        """Lone pods that ask for the same share a line; a gang or a pod under a quota may be helped by any change."""
+        placer, pod = self._of.placer, group.pods[0]
+        if len(group.pods) > 1:
+            return ALWAYS
+        if not placer.needs_care(group):
+            return self._request(pod)
+        if not can_be_placed(group) or placer.quotas.apply_to(pod):
+            return ALWAYS
+        key = self._request(pod)  # special for its preferences alone, it waits like any other
+        if placer.related.restricts(pod):
+            key = (*key, pod.namespace, tuple(sorted(pod.labels.items())), pod.relations)
+            self._of.listen()
+        if placer.nominated.row_of(pod.uid) != NONE:
+            key = (*key, pod.uid)  # others yield to it where it goes
+        return key
+
+    def _request(self, pod: Pod) -> tuple[Hashable, ...]:
+        signature = self._of.placer.requests.signature(pod)
+        return (signature.profile, signature.shape, signature.mask)
+
+    def place(self, groups: Sequence[Group], at: float) -> Sequence[Decision]:
+        return self._of.placer.place(groups, at)
+
+    def arrive(self, group: Group, at: float) -> Sequence[Decision]:
+        return self._of.placer.place_group(group, at)
+
+    def arrived_again(self, at: float) -> Sequence[Effect]:
+        return ()
+
+    def freed(self, at: float, rows: Sequence[int], related: bool = False) -> Sequence[Effect]:
+        """A gang or a pod under a quota may be helped by any row. The others waited because no other row could take
+        them, so that they need not try when these rows no longer can; unless their rules are about other pods."""
+        if self._of.retries.deferred:
+            self._of.retries.note_rows(rows)
+            self._of.retries.note(self._of.wake.related() if related else ())
+            return ()
+        keys = self._of.wake.helped(rows)
+        if related:
+            return self.offer(at, list(dict.fromkeys((*keys, *self._of.wake.related()))))
+        return self._offer(at, keys, rows)
+
+    def offer(self, at: float, keys: Sequence[Hashable]) -> Sequence[Effect]:
+        if self._of.retries.deferred:
+            self._of.retries.note(keys)
+            return ()
+        return self._offer(at, keys, ())
+
+    def _offer(self, at: float, keys: Sequence[Hashable], rows: Sequence[int]) -> list[Effect]:
+        """Try each line until a group finds no place, as the next one asks for the same; unless it turns out that this
+        one asks for more by now, because of pods that came since it got in line. `rows`: only these can help."""
+        waiting, fitting = self._of.waiting, set(keys)
+        lines = [waiting.line(key) for key in keys]
+        turns = [(line[0], n, 0) for n, line in enumerate(lines)]
+        heapify(turns)
+        effects: list[Effect] = []
+        while turns:
+            place, n, position = heappop(turns)
+            if keys[n] is not ALWAYS and keys[n] not in fitting:
+                continue
+            placed = self._of.try_waiting(at, place.group)
+            effects += placed
+            if placed and rows:
+                fitting = set(self._of.wake.fitting(rows))
+            alike = keys[n] is not ALWAYS and waiting.key_of(place.group.name) == keys[n]
+            if (placed or not alike) and position + 1 < len(lines[n]):
+                heappush(turns, (lines[n][position + 1], n, position + 1))
+        return effects
+
+    def left(self, at: float, row: int) -> Sequence[Effect]:
+        return self.freed(at, (row,)) if row != NONE else ()
+
+    def rest(self, at: float, group: Group) -> Sequence[Effect]:
+        return self._of.try_waiting(at, group)
+
+
+class Strict:
+    def __init__(self, of: Queueing) -> None:
+        self._of = of
+
+    def line_of(self, group: Group) -> Hashable:
+        """One line for all groups that room could help. The others hold up no group behind them."""
+        return IN_ORDER if can_be_placed(group) else ALWAYS
+
+    def place(self, groups: Sequence[Group], at: float) -> Sequence[Decision]:
+        """As if each arrived by itself. A group that no room could help gets its own reason and holds up no other."""
+        placer = self._of.placer
+        parts: list[Sequence[Decision]] = []
+        late: list[Any] = []  # orders of groups that would wait by now
+        for group in groups:
+            if placer.learns_from((group,)):
+                placer.learn((group,), 0)
+            front, order = self._of.waiting.front(besides=group.name), self._of.waiting.order_of(group)
+            before = min(late[:1] + ([front.order] if front else []), default=order)
+            if before < order and can_be_placed(group):
+                parts.append([placer.refused(pod, Reason.QUEUE_ORDER) for pod in group.pods])
+            else:
+                parts.append(placer.place_all((group,), at))
+            rest = left_over(group, parts[-1])
+            if rest is not None and can_be_placed(rest):
+                heappush(late, self._of.waiting.order_of(rest))
+        return joined(parts)
+
+    def arrive(self, group: Group, at: float) -> Sequence[Decision]:
+        return self.place((group,), at)
+
+    def arrived_again(self, at: float) -> Sequence[Effect]:
+        return self._advance(at)  # it may have stood in the way of others
+
+    def freed(self, at: float, rows: Sequence[int], related: bool = False) -> Sequence[Effect]:
+        return self._advance(at)
+
+    def offer(self, at: float, keys: Sequence[Hashable]) -> Sequence[Effect]:
+        return self._advance(at) if keys else ()
+
+    def left(self, at: float, row: int) -> Sequence[Effect]:
+        return self._advance(at)
+
+    def rest(self, at: float, group: Group) -> Sequence[Effect]:
+        return self._advance(at)
+
+    def _advance(self, at: float) -> list[Effect]:
+        """Offer from the front of the line on, until a group finds no place."""
+        effects: list[Effect] = []
+        front = self._of.waiting.front()
+        while front is not None:
+            effects += self._of.try_waiting(at, front.group)
+            tried, front = front.group, self._of.waiting.front()
+            if front is not None and front.group.name == tried.name:
+                break
+        return effects
+
+
+BACKFILL, STRICT = "backfill", "strict"
+DISCIPLINES: dict[str, Callable[[Queueing], Discipline]] = {BACKFILL: Backfill, STRICT: Strict}

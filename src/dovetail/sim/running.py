@@ -39,6 +39,11 @@ class RunningJobs:
         self._on_card: dict[str, dict[int, int]] = {}  # card -> job -> its pods there, where the model reads neighbours
         self.unsettled: dict[int, None] = {}  # jobs whose speed may be different now
 
+    @property
+    def counted(self) -> dict[str, int]:
+        """Fields of `Timed`."""
+        return {"stops": self.stops, "moves": self.moves}
+
     def start(self, n: int, places: Sequence[Decision], now: float) -> None:
         """All pods of the job are bound, for the first time or after a stop."""
         job, life = self._jobs[n], self.lives[n]

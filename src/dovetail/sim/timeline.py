@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Protocol, assert_never
+from typing import Any, Protocol, assert_never
 
 from dovetail.engine.disciplines import BACKFILL, DISCIPLINES
 from dovetail.engine.queue import WaitingRoom
@@ -93,17 +93,9 @@ def replay(
     running = RunningJobs(trace.jobs, machine_of, speed, costs, run_log)
     play = Play(players, scheduler, running, refused, run_log, progress)
     play.run(round_seconds)
+    found = measures.measured(trace.jobs, running.lives, machines, play.steps, running.bound_holds)
     return Timed(
-        trace=trace.name,
-        policy=policy,
-        seed=seed,
-        queue=rights.queue,
-        events=play.events,
-        seconds=play.seconds,
-        decisions_per_second=play.decisions / play.seconds if play.seconds else 0.0,
-        **measures.measured(trace.jobs, running.lives, machines, play.steps, running.bound_holds),
-        stops=running.stops,
-        moves=running.moves,
+        trace=trace.name, policy=policy, seed=seed, queue=rights.queue, **play.counted, **running.counted, **found
     )
 
 
@@ -140,6 +132,12 @@ class Play:
         self.steps.add(self.now, self.running.pending)
         if self.progress is not None:
             self.progress(self.ended)
+
+    @property
+    def counted(self) -> dict[str, Any]:
+        """The part of `Timed` that is about the engine."""
+        speed = self.decisions / self.seconds if self.seconds else 0.0
+        return {"events": self.events, "seconds": self.seconds, "decisions_per_second": speed}
 
     # ---- what happens next --------------------------------------------------------------------------------------
 

@@ -58,6 +58,7 @@ class Claims:
         if rights.rounds is not None:
             self._rounds = Rounds(rights.rounds, ledger, self.service)
         self.sorts_again = rights.order.changes  # keys of waiting groups may change while they wait
+        self.plain = not (self.service.attends or self.sorts_again)  # nothing to count, and no group to be held back
 
     def order_of(self, group: Group) -> tuple[Any, ...]:
         """The group's place in the queue: the smallest is tried first."""

@@ -78,14 +78,18 @@ class Scheduler:
     def handle(self, event: Event) -> tuple[Effect, ...]:
         """The one door: everything that happens comes in here, everything to be done goes out."""
         self.placer.maybe_sweep()
-        self.claims.service.now = event.at
-        if self.claims.sorts_again:
-            self.waiting.sort_again()
+        if not self.claims.plain:
+            self._note_time(event.at)
         effects = self._happened(event)
         # A pod's arrival or departure can make other waiting pods feasible.
         while self._news.pods and not self.retries.deferred:
             effects = (*effects, *self._spread_news(event.at, self._news.take()))
         return effects
+
+    def _note_time(self, at: float) -> None:
+        self.claims.service.now = at
+        if self.claims.sorts_again:
+            self.waiting.sort_again()
 
     def _happened(self, event: Event) -> tuple[Effect, ...]:
         match event:
@@ -322,7 +326,8 @@ class Scheduler:
         effects: list[Effect] = []
         try:
             group = self.members.current(group)
-            effects = self._settle(at, group, self._decide(at, group))
+            may_run = self.claims.plain or self.claims.may_run(group)
+            effects = self._settle(at, group, self._discipline.arrive(group, at) if may_run else self._hold_back(group))
         except Exception as error:
             if not self.faults.group(group, error):
                 raise
@@ -330,9 +335,7 @@ class Scheduler:
             effects += self.retry(at, rows)
         return [*effects, *self._discipline.arrived_again(at)] if again else effects
 
-    def _decide(self, at: float, group: Group) -> Sequence[Decision]:
-        if self.claims.may_run(group):
-            return self._discipline.arrive(group, at)
+    def _hold_back(self, group: Group) -> Sequence[Decision]:
         return [self.placer.refused(pod, Reason.QUEUE_ORDER) for pod in group.pods]
 
     def _take_back(self, group: Group) -> list[int]:
@@ -352,7 +355,8 @@ class Scheduler:
         if rest is None:
             self.waiting.remove(group.name)
             return effects
-        effects += self.claims.make_room(at, rest)
+        if not self.claims.plain:
+            effects += self.claims.make_room(at, rest)
         self._wait(rest)
         return effects
 

@@ -6,6 +6,7 @@ Knows nothing of the engine: `timeline.py` tells it what the engine decided.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from dovetail.model.decision import Decision
 from dovetail.sim.clock import NEVER, Departures
@@ -40,7 +41,7 @@ class RunningJobs:
         self.unsettled: dict[int, None] = {}  # jobs whose speed may be different now
 
     @property
-    def counted(self) -> dict[str, int]:
+    def counted(self) -> dict[str, Any]:
         """Fields of `Timed`."""
         return {"stops": self.stops, "moves": self.moves}
 

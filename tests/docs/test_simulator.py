@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from dovetail.cli.main import cli
 from dovetail.cli.output.replay import INFLATION_CSV, TIME_CSV
 from dovetail.sim.results import Column, Inflation, ModelUse, NodeMap, Sample, Timed, Usage
-from dovetail.sim.statistics import INFLATION_MEASURES, TIME_MEASURES, Measure
+from dovetail.sim.statistics import DISTURBANCE_MEASURES, INFLATION_MEASURES, TIME_MEASURES, Measure
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "simulator.md").read_text(encoding="utf-8")
 CONSOLE = re.findall(r"(?ms)^```console\n\$ dovetail (.*?)\n(.*?)^```$", PAGE)
@@ -51,7 +51,7 @@ def test_every_inner_field_is_named() -> None:
 
 def test_every_measure_is_named() -> None:
     text = section("Many runs")
-    measures: list[Measure[Any]] = [*INFLATION_MEASURES, *TIME_MEASURES]
+    measures: list[Measure[Any]] = [*INFLATION_MEASURES, *TIME_MEASURES, *DISTURBANCE_MEASURES]
     for measure in measures:
         assert f"`{measure.key}`" in text, measure.key
 

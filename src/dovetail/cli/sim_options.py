@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 OUTPUTS = ("table", "json", "csv")
 MODES = ("inflation", "time")
 QUEUES = ("backfill", "strict")
+SPEEDS = ("none", "sharing")
 GENERATED = "generated"
 MOST_SEEDS = 10_000
+MOST_RESTART_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class Wanted:
     learn: bool = False
     engine: str = "auto"
     skip_bad: bool = False
+    speed: str | None = None
+    restart_cost: float | None = None
 
     def check(self, files: bool, generated: bool, orders: bool) -> None:
         """Options that would do nothing are refused: whoever gave them expects something."""
@@ -43,7 +47,12 @@ class Wanted:
             wrong = {"--order": orders, "--ratio": self.ratio is not None}
             reason = "is for --mode inflation; in time mode jobs arrive when the trace says"
         else:
-            wrong = {"--queue": self.queue is not None, "--compress": self.compress is not None}
+            wrong = {
+                "--queue": self.queue is not None,
+                "--compress": self.compress is not None,
+                "--speed": self.speed is not None,
+                "--restart-cost": self.restart_cost is not None,
+            }
             reason = "is for --mode time; add it"
         for option, given in wrong.items():
             if given:
@@ -52,13 +61,23 @@ class Wanted:
             raise Refused("--jobs and --cluster are for generated jobs; leave them out, or leave the files out")
         if self.compress is not None and not 0 < self.compress <= 1e6:
             raise Refused(f"--compress {self.compress:g}: take a number above 0 and up to 1,000,000")
+        if self.restart_cost is not None and not 0 <= self.restart_cost <= MOST_RESTART_SECONDS:
+            raise Refused(f"--restart-cost {self.restart_cost:g}: take seconds from 0 to {MOST_RESTART_SECONDS:,}")
 
     def setting(self) -> Setting:
         from dovetail.sim.orders import RATIO
         from dovetail.sim.runs import Setting
 
         ratio = RATIO if self.ratio is None else self.ratio
-        return Setting(self.mode, self.queue or QUEUES[0], not self.learn, ratio, self.engine)
+        return Setting(
+            self.mode,
+            self.queue or QUEUES[0],
+            not self.learn,
+            ratio,
+            self.engine,
+            self.speed or SPEEDS[0],
+            self.restart_cost or 0.0,
+        )
 
     def recipe(self) -> Recipe:
         from dovetail.sim.clusters import parse_cluster
@@ -150,6 +169,17 @@ _SIM_OPTIONS = (
         help="In time mode: may a job overtake one that waits?  [default: backfill]",
     ),
     click.option("--compress", type=float, metavar="FACTOR", help="In time mode: jobs arrive so many times as fast."),
+    click.option(
+        "--speed",
+        type=click.Choice(SPEEDS),
+        help="In time mode: what slows jobs down. sharing: other jobs on their GPUs.  [default: none]",
+    ),
+    click.option(
+        "--restart-cost",
+        type=float,
+        metavar="SECONDS",
+        help="In time mode: how long a job that is resumed or moved does no work.  [default: 0]",
+    ),
     click.option("--learn", is_flag=True, help="Policies learn which pods are typical; else they are told."),
     engine_option,
     click.option("--skip-bad", is_flag=True, help="Leave out rows that are wrong, and say how many."),

@@ -181,12 +181,17 @@ class Scheduler:
         return tuple(self._discipline.left(at, row)) if len(self.waiting) else ()
 
     def _all_gone(self, at: float, uids: Sequence[str]) -> tuple[Effect, ...]:
-        waited = [uid for uid in uids if self.waiting.name_of(uid)]
-        effects = [effect for uid in waited for effect in self._gone(at, uid)]
         rows = [row for uid in uids if (row := self._row_of(uid)) != NONE]
+        smaller = {name for uid in uids if (name := self.waiting.name_of(uid))}
         for uid in uids:
             self.nominated.forget(uid)
+            self.claims.withdrawn(self.waiting.name_of(uid))
+            self.waiting.drop_pod(uid)
         self._release(uids, rows)
+        effects: list[Effect] = []
+        for name in sorted(smaller):  # all are dropped by now: no pod that is gone is placed
+            rest = self.waiting.find(name)
+            effects += self._discipline.rest(at, rest) if rest is not None else self._discipline.left(at, NONE)
         return (*effects, *self.retry(at, tuple(dict.fromkeys(rows)))) if rows and len(self.waiting) else tuple(effects)
 
     def _release(self, uids: Sequence[str], rows: Sequence[int]) -> None:

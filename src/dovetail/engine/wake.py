@@ -16,7 +16,7 @@ from dovetail.engine.queue import ALWAYS, WaitingRoom
 from dovetail.model.pod import Pod, Profile
 
 MAX_LISTED = 256  # requests that are held against a row in one call: about 0.1 ms, where the kernel is compiled
-MAX_INTERPRETED = 8  # the same of an interpreted kernel: about 1 ms
+MAX_LISTED_INTERPRETED = 8  # the same of an interpreted kernel: about 1 ms
 PLAIN = 3  # parts of the key of a request that no rule about other pods belongs to
 
 
@@ -147,7 +147,7 @@ class Wake:
 
     def _longest(self, profile: Profile) -> int:
         """A list is held against rows without a break, while everybody else waits."""
-        return MAX_LISTED if isinstance(self._kernel(profile).which_fit, partial) else MAX_INTERPRETED
+        return MAX_LISTED if isinstance(self._kernel(profile).which_fit, partial) else MAX_LISTED_INTERPRETED
 
     def _list(self, keys: list[Any]) -> tuple[list[Any], Batch]:
         pods = [self._waiting.first(key).pods[0] for key in keys]

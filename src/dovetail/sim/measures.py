@@ -14,6 +14,7 @@ from dovetail.model.decision import Decision, Share
 from dovetail.policies.cards import part_left
 from dovetail.policies.outlook import TOTAL
 from dovetail.sim import cast, fragments
+from dovetail.sim.lives import Life
 from dovetail.sim.pending import IdleAndWaiting
 from dovetail.sim.results import Delays, ModelUse, NodeMap, Sample, Usage
 from dovetail.sim.stage import stage
@@ -23,15 +24,6 @@ from dovetail.sim.unavoidable import unavoidable
 
 MOST_SAMPLES = 500
 MILLI_SECONDS_AN_HOUR = WHOLE * 3600  # milli of a GPU × seconds in a GPU-hour
-
-
-@dataclass(slots=True)
-class Life:
-    """Of a job: when it ran, and where its pods were."""
-
-    start: float | None = None
-    end: float | None = None
-    places: list[Decision] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -86,8 +78,10 @@ class Steps:
         self.waiting.append(pending.jobs)
 
 
-def measured(jobs: Sequence[Job], lives: Sequence[Life], machines: Sequence[Machine], steps: Steps) -> dict[str, Any]:
-    """The part of `Timed` that comes from what happened."""
+def measured(
+    jobs: Sequence[Job], lives: Sequence[Life], machines: Sequence[Machine], steps: Steps, bound_holds: bool
+) -> dict[str, Any]:
+    """The part of `Timed` that comes from what happened. Where the bound does not hold, 0 is given for it."""
     pairs = list(zip(jobs, lives, strict=True))
     capacity = sum(machine.gpus for machine in machines) * WHOLE
     begin, end = steps.times[0], steps.times[-1]
@@ -107,9 +101,10 @@ def measured(jobs: Sequence[Job], lives: Sequence[Life], machines: Sequence[Mach
         "hours_capacity": hours,
         "hours_allocated": _area(steps, allocated) / MILLI_SECONDS_AN_HOUR,
         "hours_idle_while_wanted": _area(steps, np.array(steps.wanted, dtype=np.float64)) / MILLI_SECONDS_AN_HOUR,
-        "hours_idle_while_wanted_bound": unavoidable(machines, ran) / MILLI_SECONDS_AN_HOUR,
+        "hours_idle_while_wanted_bound": unavoidable(machines, ran) / MILLI_SECONDS_AN_HOUR if bound_holds else 0.0,
         "samples": samples(steps, allocated, capacity),
         **busiest(pairs, machines, steps),
+        "hours_lost": lost(lives, memory_of) / MILLI_SECONDS_AN_HOUR,
     }
 
 
@@ -152,14 +147,25 @@ def usage(pairs: Sequence[tuple[Job, Life]], hours_capacity: float, memory_of: M
     Of a card as much as its pods would take alone; two that share one may so have more than all of it.
     """
     given = sum(
-        _taken(decision, memory_of) * (life.end - life.start)
+        _taken(decision, memory_of) * (run.end - run.begin)
         for _, life in pairs
-        if life.start is not None and life.end is not None
-        for decision in life.places
+        for run in life.runs
+        for decision in run.places
     )
     hours = given / MILLI_SECONDS_AN_HOUR
     share = 100 * hours / hours_capacity if hours_capacity else 0.0
     return Usage(**msgspec.structs.asdict(delays(pairs)), gpu_hours=hours, gpu_hours_pct=share)
+
+
+def lost(lives: Iterable[Life], memory_of: Mapping[str, int]) -> float:
+    """Milli of a GPU × seconds that jobs held for nothing, because they were stopped, moved or resized."""
+    return sum(
+        _taken(decision, memory_of) * run.seconds_lost
+        for life in lives
+        for run in life.runs
+        if run.repeated or run.works_from > run.begin
+        for decision in run.places
+    )
 
 
 def _taken(decision: Decision, memory_of: Mapping[str, int]) -> int:
@@ -219,10 +225,10 @@ def _busiest_moment(steps: Steps) -> float | None:
 def _loads(pairs: Iterable[tuple[Job, Life]], machines: Sequence[Machine], at: float | None) -> list[Load]:
     loads = {node.name: Load(machine) for node, machine in zip(cast.nodes_of(machines), machines, strict=True)}
     for job, life in pairs:
-        if at is None or life.start is None or life.end is None or not life.start <= at < life.end:
-            continue
-        for decision in life.places:
-            loads[str(decision.node)].add(job, decision.shares)
+        for run in life.runs:
+            if at is not None and run.begin <= at < run.end:
+                for decision in run.places:
+                    loads[str(decision.node)].add(job, decision.shares)
     return list(loads.values())
 
 

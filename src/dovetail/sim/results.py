@@ -105,6 +105,9 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True, tag_field="mode", tag="ti
     frag_ratio_pct: float  # of the idle GPU capacity
     models: dict[str, ModelUse]
     map: list[NodeMap]
+    stops: int = 0  # of the whole run, like all that follows: jobs that were stopped, each as often as it was
+    moves: int = 0  # likewise
+    hours_lost: float = 0.0  # held for nothing: while jobs were resumed or moved, and for work that was repeated
 
 
 Result = Inflation | Timed

@@ -16,8 +16,10 @@ from dovetail.sim.clusters import parse_cluster
 from dovetail.sim.generate import generate
 from dovetail.sim.inflation import Progress
 from dovetail.sim.inflation import replay as inflate
+from dovetail.sim.lives import Costs
 from dovetail.sim.orders import RATIO, Order, draw_order
 from dovetail.sim.results import Result
+from dovetail.sim.speed import NO_MODEL, speed_model
 from dovetail.sim.trace import Job, Machine, Trace
 from dovetail.sim.variants import compressed
 from dovetail.sim.workload import DEFAULT_CLUSTER, Workload
@@ -48,6 +50,8 @@ class Setting:
     told: bool = True  # policies know the typical pods of the trace; else they learn them
     ratio: float = RATIO  # of orders that are drawn
     engine: str = "auto"
+    speed: str = NO_MODEL.name  # in time mode, a row of sim/speed.py
+    restart_cost: float = 0.0  # in time mode: seconds for which a job that is resumed, moved or resized does no work
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +85,17 @@ def _replay(trace: Trace, task: RunTask, progress: Progress | None) -> Result:
     if setting.mode == TIME:
         from dovetail.sim.timeline import replay as run_in_time
 
-        return run_in_time(trace, task.policy, task.seed, setting.queue, setting.told, setting.engine, progress)
+        return run_in_time(
+            trace,
+            task.policy,
+            task.seed,
+            setting.queue,
+            setting.told,
+            setting.engine,
+            progress,
+            speed=speed_model(setting.speed),
+            costs=Costs(start=setting.restart_cost, move=setting.restart_cost),
+        )
     order = draw_order(trace, task.seed, setting.ratio) if task.order is None else task.order
     return inflate(trace, order, task.policy, setting.told, setting.engine, progress)
 

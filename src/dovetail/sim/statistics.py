@@ -7,7 +7,7 @@ seeds have in common drops out. The confidence interval is Student's for paired 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from functools import cache
@@ -202,6 +202,19 @@ TIME_MEASURES: tuple[Measure[Timed], ...] = (
         "nodes_free_busiest", "Nodes free at the busiest moment", "nodes", Better.NEITHER, lambda run: run.nodes_free
     ),
 )
+
+# Shown where a run stopped or moved jobs.
+DISTURBANCE_MEASURES: tuple[Measure[Timed], ...] = (
+    Measure("stops", "Jobs that were stopped", "stops", Better.NEITHER, lambda run: run.stops),
+    Measure("moves", "Jobs that were moved", "moves", Better.NEITHER, lambda run: run.moves),
+    Measure("hours_lost", "GPU-hours lost to stops and moves", "GPU-hours", Better.LESS, lambda run: run.hours_lost),
+)
+
+
+def time_measures(results: Iterable[Timed]) -> tuple[Measure[Timed], ...]:
+    """Those that tell something about these runs."""
+    disturbed = any(run.stops or run.moves or run.hours_lost for run in results)
+    return TIME_MEASURES + (DISTURBANCE_MEASURES if disturbed else ())
 
 
 def compare(study: Study[R], measure: Measure[R]) -> Comparison[R]:

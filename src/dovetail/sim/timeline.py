@@ -1,55 +1,65 @@
-"""Time mode: jobs arrive, wait, run and leave on a virtual clock. Only the engine decides who goes where, and when."""
+"""Time mode: jobs arrive, wait, run and leave on a virtual clock. Only the engine decides which job runs where, when.
+
+`Play` sends events to the engine and performs its effects at once. `running.py` keeps what jobs do on their cards.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from time import perf_counter
-from typing import NamedTuple, assert_never
+from typing import Any, Protocol, assert_never
 
 from dovetail.engine.disciplines import BACKFILL, DISCIPLINES
-from dovetail.engine.scheduler import Rights, Scheduler
+from dovetail.engine.queue import WaitingRoom
+from dovetail.engine.scheduler import Rights
 from dovetail.model.decision import Decision
 from dovetail.model.events import (
     Bind,
+    Effect,
     Event,
     Evict,
     GroupArrived,
     Move,
     PodBound,
+    PodGone,
     PodsGone,
     Resize,
+    RoundBegins,
     Wait,
     Warn,
 )
-from dovetail.model.order import natural
 from dovetail.model.pod import Group, Pod
 from dovetail.sim import cast, measures
-from dovetail.sim.measures import Life, Steps
-from dovetail.sim.pending import IdleAndWaiting
-from dovetail.sim.profiles import profile_of
+from dovetail.sim.clock import NEVER, RoundClock
+from dovetail.sim.lives import NO_COSTS, Costs
+from dovetail.sim.measures import Steps
+from dovetail.sim.players import Players, hopeless
 from dovetail.sim.results import Timed
+from dovetail.sim.run_log import LogEntry, RunLog
+from dovetail.sim.running import RunningJobs
+from dovetail.sim.speed import NO_MODEL, SpeedModel
 from dovetail.sim.stage import stage
-from dovetail.sim.trace import Job, Machine, Trace, TraceError
+from dovetail.sim.trace import Trace, TraceError
 from dovetail.sim.variants import tie_order
+
+__all__ = ["CannotPerform", "LogEntry", "replay"]
 
 REPORT_EVERY = 256  # jobs that ended
 Progress = Callable[[int], None]
 
 
-class LogEntry(NamedTuple):
-    """A line of the log. What a GPU gives at a moment is the larger of the sums of `milli` and of `memory_mib`, each
-    as a part of the card, over the pods that are on it then."""
+class CannotPerform(RuntimeError):
+    """The engine asked for something that time mode cannot do: the effect does not fit what the jobs are."""
 
-    at: float
-    what: str  # "start", "end", or "refused" and then nothing but the job
-    job: str
-    pod: str = ""
-    node: str = ""  # the machine's name
-    gpus: tuple[int, ...] = ()
-    milli: int = 0  # of each of these GPUs
-    memory_mib: int = 0  # likewise
+
+class Engine(Protocol):
+    """What time mode needs of a scheduler."""
+
+    @property
+    def waiting(self) -> WaitingRoom: ...
+
+    def handle(self, event: Event) -> tuple[Effect, ...]: ...
 
 
 def replay(
@@ -61,65 +71,32 @@ def replay(
     mode: str = "compiled",
     progress: Progress | None = None,
     log: list[LogEntry] | None = None,
+    *,
+    speed: SpeedModel = NO_MODEL,
+    costs: Costs = NO_COSTS,
+    rights: Rights | None = None,
+    round_seconds: float | None = None,
 ) -> Timed:
     """One run. `seed` draws which of equally good nodes is taken (0: the first in the trace), `queue` is `backfill`
-    or `strict`. `told`: policies that prepare for typical pods are given those of the trace, else they learn."""
+    or `strict`. `told`: policies that prepare for typical pods are given those of the trace, else they learn.
+    `speed` and `costs`: how fast jobs work, and what it costs to stop, resume or move them. `rights` stand in place
+    of the queue and may bring rounds, of which one begins every `round_seconds`; 0 = when jobs arrived or ended."""
     if queue not in DISCIPLINES:
         raise TraceError(f"queue {queue!r}: there is {' and '.join(DISCIPLINES)}")
     machines = tie_order(trace.machines, seed)
-    players = Players(trace, policy)
-    hopeless = _hopeless(players, stage(trace, machines, policy, told, mode))
-    scheduler = stage(trace, machines, policy, told, mode, rights=Rights(queue))
-    play = Play(players, scheduler, machines, hopeless, progress, log)
-    play.run()
+    plain, rights = Rights(queue), rights or Rights(queue)
+    players = Players(trace, policy, named=rights != plain)
+    refused = hopeless(players, stage(trace, machines, policy, told, mode))
+    scheduler = stage(trace, machines, policy, told, mode, rights=rights)
+    machine_of = {node.name: machine for node, machine in zip(cast.nodes_of(machines), machines, strict=True)}
+    run_log = None if log is None else RunLog(machine_of, log)
+    running = RunningJobs(trace.jobs, machine_of, speed, costs, run_log)
+    play = Play(players, scheduler, running, refused, run_log, progress)
+    play.run(round_seconds)
+    found = measures.measured(trace.jobs, running.lives, machines, play.steps, running.bound_holds)
     return Timed(
-        trace=trace.name,
-        policy=policy,
-        seed=seed,
-        queue=queue,
-        events=play.events,
-        seconds=play.seconds,
-        decisions_per_second=play.decisions / play.seconds if play.seconds else 0.0,
-        **measures.measured(trace.jobs, play.lives, machines, play.steps),
+        trace=trace.name, policy=policy, seed=seed, queue=rights.queue, **play.counted, **running.counted, **found
     )
-
-
-class Players:
-    """The trace's jobs as groups for the engine."""
-
-    def __init__(self, trace: Trace, policy: str) -> None:
-        self.jobs = trace.jobs
-        self._templates, kinds = cast.cast(trace.jobs, profile_of(policy))
-        self.kinds: list[int] = kinds.tolist()
-        self.job_of = {uid: n for n, job in enumerate(self.jobs) for uid in cast.uids(job)}
-        if len(self.job_of) != sum(job.pods for job in self.jobs):
-            raise TraceError(f"{trace.name}: names of jobs, or of pods of gangs (JOB.0, JOB.1, …), are not distinct")
-
-    def group(self, n: int) -> Group:
-        job, template = self.jobs[n], self._templates[self.kinds[n]]
-        pods = [replace(template, name=uid, uid=uid, created=job.arrival) for uid in cast.uids(job)]
-        return cast.group_of(job, pods)
-
-    def by_arrival(self) -> list[int]:
-        """Who arrives together does so in the order of the queue, however the trace has them."""
-
-        def key(n: int) -> tuple[object, ...]:
-            job = self.jobs[n]
-            return (job.arrival, -job.priority, natural(job.name))
-
-        return sorted(range(len(self.jobs)), key=key)
-
-
-def _hopeless(players: Players, empty: Scheduler) -> set[int]:
-    """Jobs that even the empty cluster does not take: the engine is asked, once for each distinct request."""
-    fits: dict[tuple[int, int], bool] = {}
-    for n, job in enumerate(players.jobs):
-        key = (players.kinds[n], job.pods)
-        if key not in fits:
-            decisions = empty.place((players.group(n),))
-            fits[key] = all(decision.placed for decision in decisions)
-            empty.ledger.release_all([decision.uid for decision in decisions])
-    return {n for n, job in enumerate(players.jobs) if not fits[players.kinds[n], job.pods]}
 
 
 @dataclass(slots=True)
@@ -127,155 +104,230 @@ class Play:
     """The clock and what happens. Departures come before arrivals of the same moment."""
 
     players: Players
-    scheduler: Scheduler
-    machines: Sequence[Machine]
+    scheduler: Engine
+    running: RunningJobs
     hopeless: set[int]
+    log: RunLog | None
     progress: Progress | None = None
-    log: list[LogEntry] | None = None
     now: float = 0.0
     events: int = 0
     decisions: int = 0
     seconds: float = 0.0
     ended: int = 0
-    lives: list[Life] = field(init=False)
-    pending: IdleAndWaiting = field(init=False)
-    steps: Steps = field(init=False)
-    _machine_of: dict[str, Machine] = field(init=False)  # by the node's name
-    _leaving: list[tuple[float, int]] = field(init=False)  # (when, job): a heap
-    _staying: list[int] = field(init=False)  # running jobs without an end of their own
+    steps: Steps = field(default_factory=Steps)
+    _rounds: RoundClock = field(init=False)
+    _arriving: list[int] = field(init=False)  # jobs that have not arrived; the next one is the last
+    _bound: dict[int, list[Decision]] = field(default_factory=dict)  # job -> pods that are bound; others are not yet
+    _joining: dict[int, list[str]] = field(default_factory=dict)  # job that runs -> pods that it is to get and wait
+    _moving: dict[int, list[Decision]] = field(default_factory=dict)  # job -> new places of its pods
+    _resizing: dict[int, int] = field(default_factory=dict)  # job -> pods that it is to run with
+    _stopping: dict[int, None] = field(default_factory=dict)  # jobs
 
-    def __post_init__(self) -> None:
-        self.lives = [Life() for _ in self.players.jobs]
-        self.pending, self.steps = IdleAndWaiting(self.machines), Steps()
-        self._machine_of = {node.name: m for node, m in zip(cast.nodes_of(self.machines), self.machines, strict=True)}
-        self._leaving, self._staying = [], []
-
-    def run(self) -> None:
-        arriving = self.players.by_arrival()
-        self.now = self.players.jobs[arriving[0]].arrival if arriving else 0.0
-        for n in arriving:
-            at = self.players.jobs[n].arrival
-            while self._leaving and self._leaving[0][0] <= at:
-                self._next_leave()
-            self._tick(at)
-            self._arrive(n)
+    def run(self, round_seconds: float | None = None) -> None:
+        self._arriving = self.players.by_arrival()[::-1]
+        self.now = self.players.jobs[self._arriving[-1]].arrival if self._arriving else 0.0
+        self._rounds = RoundClock(round_seconds, self.now)
         while self._go_on():
             pass
-        self.steps.add(self.now, self.pending)
+        self.steps.add(self.now, self.running.pending)
         if self.progress is not None:
             self.progress(self.ended)
 
+    @property
+    def counted(self) -> dict[str, Any]:
+        """The part of `Timed` that is about the engine."""
+        speed = self.decisions / self.seconds if self.seconds else 0.0
+        return {"events": self.events, "seconds": self.seconds, "decisions_per_second": speed}
+
+    # ---- what happens next --------------------------------------------------------------------------------------
+
     def _go_on(self) -> bool:
-        """After the last arrival. Jobs without an end leave when all that have one did; then others may start."""
-        if self._leaving:
-            self._next_leave()
-        elif self._staying:
-            staying, self._staying = self._staying, []
-            self._leave(self.now, staying)
+        """The next thing happens. After the last arrival, jobs without an end leave when all that have one did; then
+        waiting jobs may start."""
+        arrival = self.players.jobs[self._arriving[-1]].arrival if self._arriving else NEVER
+        departure = self.running.departures.next_at()
+        if self._rounds.at < min(arrival, departure) and self._begin_round(min(arrival, departure)):
+            pass
+        elif departure <= arrival and departure != NEVER:
+            self._tick(departure)
+            self._leave(self.running.departures.take(departure))
+        elif self._arriving:
+            self._tick(arrival)
+            self._arrive(self._arriving.pop())
+        elif self.running.endless:
+            self._leave(list(self.running.endless))
+        elif self.running.count:
+            raise CannotPerform(f"{self.running.count} jobs run at speed 0, and nothing can happen that changes it")
         elif len(self.scheduler.waiting):
             self._give_up(min(self.scheduler.waiting, key=lambda group: group.order))
         else:
             return False
         return True
 
+    def _begin_round(self, other: float) -> bool:
+        """Unless no job runs or waits before `other` things happen, or rounds alone would go on for ever."""
+        if not self.running.count and not len(self.scheduler.waiting):
+            self._rounds.skip_to(other)
+            return False
+        if other == NEVER and not self._rounds.is_last_resort():
+            return False
+        self._tick(self._rounds.at)
+        self._rounds.begun()
+        self._handle(RoundBegins(self.now))
+        return True
+
     def _tick(self, at: float) -> None:
         """What holds now holds until then."""
         if at > self.now:
-            self.steps.add(self.now, self.pending)
+            self.steps.add(self.now, self.running.pending)
             self.now = at
 
     def _arrive(self, n: int) -> None:
         job = self.players.jobs[n]
         if n in self.hopeless:
-            self._note(LogEntry(self.now, "refused", job.name))
-            self._count_end()
+            self._refuse(n)
             return
-        self.pending.add(job)
+        self._rounds.changed(self.now)
+        self.running.pending.add(job)
         self._handle(GroupArrived(self.now, self.players.group(n)))
 
-    def _next_leave(self) -> None:
-        """All whose time is up at the same moment: who waits is offered what they leave together."""
-        at, first = heappop(self._leaving)
-        together = [first]
-        while self._leaving and self._leaving[0][0] == at:
-            together.append(heappop(self._leaving)[1])
-        self._leave(at, together)
+    def _leave(self, together: Sequence[int]) -> None:
+        """All jobs that end at this moment: waiting jobs are offered what all of them leave."""
+        self._rounds.changed(self.now)
+        ending = self._withdraw(together) if self._joining else together
+        for n in ending:
+            self.running.end(n, self.now)
+            self._count_end()
+        self._handle(PodsGone(self.now, self._uids(ending)))
 
-    def _leave(self, at: float, together: Sequence[int]) -> None:
-        self._tick(at)
-        gone = tuple(uid for n in together for uid in self._end(n))
-        self._handle(PodsGone(self.now, gone))
-
-    def _end(self, n: int) -> list[str]:
-        job, life = self.players.jobs[n], self.lives[n]
-        life.end = self.now
-        for entry in self._entries("end", job, life.places):
-            self._note(entry)
-        self._take(job, life.places, -1)
-        self._count_end()
-        return [decision.uid for decision in life.places]
+    def _uids(self, jobs: Sequence[int]) -> tuple[str, ...]:
+        """Of the pods that these jobs run with, or ran with last."""
+        return tuple(decision.uid for n in jobs for decision in self.running.lives[n].places)
 
     def _give_up(self, group: Group) -> None:
         """The cluster is empty and still did not take it: a gang that the policy now and then places badly."""
-        job = self.players.jobs[self.players.job_of[group.pods[0].uid]]
-        self._note(LogEntry(self.now, "refused", job.name))
-        self.pending.remove(job)
-        self._count_end()
+        n = self.players.job_of[group.pods[0].uid]
+        self.running.give_up(n)
+        self._refuse(n)
         self._handle(PodsGone(self.now, tuple(pod.uid for pod in group.pods)))
 
-    def _handle(self, event: Event) -> None:
-        started = perf_counter()
-        effects = self.scheduler.handle(event)
-        self.seconds += perf_counter() - started
-        self.events += 1
-        self.decisions += len(effects)
-        for effect in effects:
-            match effect:
-                case Bind(pod, decision):
-                    self._bind(pod, decision)
-                case Wait() | Warn():  # a waiting job is counted when it arrives; warnings are about running pods
-                    pass
-                case Evict() | Move() | Resize():
-                    raise NotImplementedError(f"time mode cannot perform {type(effect).__name__}")
-                case _:
-                    assert_never(effect)
-
-    def _bind(self, pod: Pod, decision: Decision) -> None:
-        """Performed at once. The job runs when its last pod is bound."""
-        self._handle(PodBound(self.now, pod.uid))
-        n = self.players.job_of[pod.uid]
-        job, life = self.players.jobs[n], self.lives[n]
-        life.places.append(decision)
-        if len(life.places) < job.pods:
-            return
-        life.start = self.now
-        self.pending.remove(job)
-        self._take(job, life.places, 1)
-        for entry in self._entries("start", job, life.places):
-            self._note(entry)
-        if job.duration is None:
-            self._staying.append(n)
-        else:
-            heappush(self._leaving, (self.now + job.duration, n))
-
-    def _take(self, job: Job, places: Sequence[Decision], sign: int) -> None:
-        if job.gpus:
-            for decision in places:
-                self.pending.take(self._machine_of[str(decision.node)], decision.shares, sign)
-
-    def _entries(self, what: str, job: Job, places: Sequence[Decision]) -> Iterator[LogEntry]:
+    def _refuse(self, n: int) -> None:
         if self.log is not None:
-            for decision in places:
-                gpus = tuple(map(cast.card_index, decision.shares))
-                machine = self._machine_of[str(decision.node)]
-                memory = decision.shares[0].memory_mib if gpus else 0
-                yield LogEntry(self.now, what, job.name, decision.uid, machine.name, gpus, job.gpu_milli, memory)
-
-    def _note(self, entry: LogEntry) -> None:
-        if self.log is not None:
-            self.log.append(entry)
+            self.log.refused(self.now, self.players.jobs[n])
+        self._count_end()
 
     def _count_end(self) -> None:
         self.ended += 1
         if self.progress is not None and self.ended % REPORT_EVERY == 0:
             self.progress(self.ended)
+
+    # ---- the engine and its effects -----------------------------------------------------------------------------
+
+    def _handle(self, event: Event) -> None:
+        """Tell the engine, and perform what it wants: first what concerns single pods, then what concerns jobs."""
+        effects = list(self._tell(event))
+        for effect in effects:  # grows: the engine is told what was performed, and answers
+            match effect:
+                case Bind(pod, decision):
+                    effects += self._bind(pod, decision)
+                case Wait() | Warn():  # a waiting job is counted when it arrives; warnings are about running pods
+                    pass
+                case Move(pod, decision):
+                    self._moving.setdefault(self._job_of(pod, "Move"), []).append(decision)
+                    effects += self._tell(PodBound(self.now, pod.uid))
+                case Evict(pod):
+                    self._stopping[self._job_of(pod, "Evict")] = None
+                case Resize(group, pods):
+                    self._resizing[self._job_to_resize(group, pods)] = pods
+                case _:
+                    assert_never(effect)
+        if self._moving or self._resizing or self._stopping:
+            self._move_jobs()
+            self._resize_jobs()
+            self._stop_jobs()
+        if self.running.unsettled:
+            self.running.settle(self.now)
+
+    def _tell(self, event: Event) -> tuple[Effect, ...]:
+        started = perf_counter()
+        effects = self.scheduler.handle(event)
+        self.seconds += perf_counter() - started
+        self.events += 1
+        self.decisions += len(effects)
+        return effects
+
+    def _bind(self, pod: Pod, decision: Decision) -> Sequence[Effect]:
+        """The job runs when its last pod is bound. A job that runs already goes on with one more pod."""
+        answer = self._tell(PodBound(self.now, pod.uid))
+        n = self.players.job_of[pod.uid]
+        if self.running.lives[n].is_running:
+            self._joining[n].remove(pod.uid)
+            self.running.grow(n, decision, self.now)
+            return answer
+        places = self._bound.setdefault(n, [])
+        places.append(decision)
+        if len(places) == self.players.jobs[n].pods:
+            self.running.start(n, self._bound.pop(n), self.now)
+        return answer
+
+    def _job_of(self, pod: Pod, effect: str) -> int:
+        n = self.players.job_of.get(pod.uid)
+        if n is None or pod.uid not in self._uids_running(n):
+            raise CannotPerform(f"{effect} of pod {pod.uid}: it does not run")
+        return n
+
+    def _uids_running(self, n: int) -> tuple[str, ...]:
+        return self._uids((n,)) if self.running.lives[n].is_running else ()
+
+    def _move_jobs(self) -> None:
+        moving, self._moving = self._moving, {}
+        for n, places in moving.items():
+            self.running.move(n, places, self.now)
+
+    def _stop_jobs(self) -> None:
+        """A job stops whole. Its place is offered to others before the job itself is offered anything: it waits again
+        by the time at which it first arrived."""
+        if not self._stopping:
+            return
+        asked, self._stopping = list(self._stopping), {}
+        stopping = self._withdraw(asked) if self._joining else asked
+        for n in stopping:
+            self.running.stop(n, self.now)
+        self._handle(PodsGone(self.now, self._uids(stopping)))
+        for n in stopping:
+            self._handle(GroupArrived(self.now, self.players.group(n)))
+
+    # ---- other numbers of pods ----------------------------------------------------------------------------------
+
+    def _job_to_resize(self, group: str, pods: int) -> int:
+        n = self.players.job_named.get(group)
+        if n is None or not self.running.lives[n].is_running:
+            raise CannotPerform(f"Resize of group {group}: it does not run")
+        if not 1 <= pods <= self.players.jobs[n].pods:
+            raise CannotPerform(f"Resize of group {group} to {pods} pods: it has 1 to {self.players.jobs[n].pods}")
+        return n
+
+    def _resize_jobs(self) -> None:
+        """Of jobs that get fewer pods, the last ones leave. Of jobs that get more, the missing ones arrive, and each
+        joins its job when it is bound. A job that is to be stopped as well is only stopped."""
+        resizing, self._resizing = self._resizing, {}
+        for n in self._withdraw([n for n in resizing if n not in self._stopping]):
+            have, pods = self._uids_running(n), resizing[n]
+            if pods < len(have):
+                self.running.shrink(n, have[pods:], self.now)
+                self._handle(PodsGone(self.now, have[pods:]))
+            elif pods > len(have):
+                missing = [uid for uid in cast.uids(self.players.jobs[n]) if uid not in have]
+                self._joining[n] = missing[: pods - len(have)]
+                self._handle(GroupArrived(self.now, self.players.more_pods(n, self._joining[n], len(have))))
+
+    def _withdraw(self, jobs: Sequence[int]) -> Sequence[int]:
+        """Pods that wait to join one of these jobs are gone. Returns the jobs that still run.
+
+        One pod at a time: when a pod of a group is gone, the engine offers room to the others of the group.
+        """
+        for n in jobs:
+            while waiting := self._joining.get(n):
+                self._handle(PodGone(self.now, waiting.pop()))
+            self._joining.pop(n, None)
+        return [n for n in jobs if self.running.lives[n].is_running]

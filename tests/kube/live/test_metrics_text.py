@@ -52,6 +52,7 @@ def everything(bound: int = 12_345_679, *paths: str) -> Service:
         set_aside=SimpleNamespace(total=0),
         binder=SimpleNamespace(under_way=(), writes=bound, gate=SimpleNamespace(throttled=3)),
         teller=SimpleNamespace(conditions_written=1, sent=2, dropped=0),
+        audit=SimpleNamespace(rounds=4, differences=0, rebuilds=0),
     )
     made = SimpleNamespace(
         reflectors=reflectors,

@@ -13,7 +13,16 @@ from dovetail.cli.output.replay import Cell, csv_text
 from dovetail.sim.compare import RunResults
 from dovetail.sim.report.words import count, seeds_of
 from dovetail.sim.results import Inflation, Result, Timed
-from dovetail.sim.statistics import INFLATION_MEASURES, TIME_MEASURES, Comparison, Difference, Measure, compare
+from dovetail.sim.statistics import (
+    DISTURBANCE_MEASURES,
+    INFLATION_MEASURES,
+    TIME_MEASURES,
+    Comparison,
+    Difference,
+    Measure,
+    compare,
+    time_measures,
+)
 from dovetail.sim.study import Study, inflation_studies, time_studies
 
 COUNTED = ("allocated_100", "allocated_end", "idle_while_wanted", "delay_mean")  # measures whose won seeds are shown
@@ -28,6 +37,9 @@ TITLES = {
     "utilisation": "IN USE",
     "delay_mean": "MEAN WAIT, S",
     "makespan": "MAKESPAN, S",
+    "stops": "STOPS",
+    "moves": "MOVES",
+    "hours_lost": "GPU-HOURS LOST",
 }
 
 
@@ -38,7 +50,8 @@ def text(findings: RunResults, baseline: str, form: str, left_out: Mapping[str, 
     if form == "csv":
         return csv_text(*runs(findings.results))
     parts = [lines(study, INFLATION_MEASURES) for study in inflation_studies(findings.results, baseline)]
-    parts += [lines(study, TIME_MEASURES) for study in time_studies(findings.results, baseline)]
+    measures = time_measures(_timed(findings.results))
+    parts += [lines(study, measures) for study in time_studies(findings.results, baseline)]
     return "\n\n".join("\n".join(part) for part in parts)
 
 
@@ -91,7 +104,7 @@ def document(findings: RunResults, baseline: str, left_out: Mapping[str, int]) -
     """The contract of `compare -o json`; docs/simulator.md describes it."""
     results = findings.results
     studies = [_study(study, INFLATION_MEASURES) for study in inflation_studies(results, baseline)]
-    studies += [_study(study, TIME_MEASURES) for study in time_studies(results, baseline)]
+    studies += [_study(study, time_measures(_timed(results))) for study in time_studies(results, baseline)]
     return {
         "baseline": baseline,
         "complete": not findings.missing,
@@ -150,14 +163,31 @@ def runs(results: Sequence[Result]) -> tuple[Sequence[str], list[Sequence[Cell]]
     inflations = [result for result in results if isinstance(result, Inflation)]
     if inflations:
         return _rows(inflations, INFLATION_MEASURES)
-    return _rows([result for result in results if isinstance(result, Timed)], TIME_MEASURES)
+    return _rows(_timed(results), TIME_MEASURES, DISTURBANCE_MEASURES)
 
 
-def _rows(results: Sequence[Any], measures: Sequence[Measure[Any]]) -> tuple[Sequence[str], list[Sequence[Cell]]]:
-    header = ("trace", "policy", "seed", *(measure.key for measure in measures), "decisions_per_second")
+def _timed(results: Sequence[Result]) -> list[Timed]:
+    return [result for result in results if isinstance(result, Timed)]
+
+
+def _rows(
+    results: Sequence[Any], measures: Sequence[Measure[Any]], later: Sequence[Measure[Any]] = ()
+) -> tuple[Sequence[str], list[Sequence[Cell]]]:
+    """`later`: measures that stand behind the speed, so that columns keep their places."""
+    header = ("trace", "policy", "seed", *_keys(measures), "decisions_per_second", *_keys(later))
     rows: list[Sequence[Cell]] = []
     for result in results:
-        values = [measure.of(result) for measure in measures]
-        cells = ["" if value is None else value for value in values]
-        rows.append((result.trace, result.policy, result.seed, *cells, round(result.decisions_per_second, 1)))
+        speed = round(result.decisions_per_second, 1)
+        rows.append(
+            (result.trace, result.policy, result.seed, *_cells(result, measures), speed, *_cells(result, later))
+        )
     return header, rows
+
+
+def _keys(measures: Sequence[Measure[Any]]) -> list[str]:
+    return [measure.key for measure in measures]
+
+
+def _cells(result: Result, measures: Sequence[Measure[Any]]) -> list[Cell]:
+    values = (measure.of(result) for measure in measures)
+    return ["" if value is None else value for value in values]

@@ -89,7 +89,14 @@ def _timed(run: Timed) -> list[str]:
         f"free when busiest         {run.gpus_free:,} whole GPUs, {run.nodes_free:,} nodes",
         f"fragmented when busiest   {run.frag_pct:.2f} % of the GPU capacity, "
         f"{run.frag_ratio_pct:.2f} % of what is idle",
+        *_disturbed(run),
     ]
+
+
+def _disturbed(run: Timed) -> list[str]:
+    if not (run.stops or run.moves or run.hours_lost):
+        return []
+    return [f"stopped and moved         {run.stops:,} stops, {run.moves:,} moves; {run.hours_lost:,.1f} GPU-hours lost"]
 
 
 def _title(run: Result, nodes: int, models: Mapping[str, ModelUse]) -> str:

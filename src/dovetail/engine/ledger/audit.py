@@ -65,7 +65,7 @@ Flags = npt.NDArray[np.bool_]
 MOST_LINKS = 4_096  # entries of one pod; a longer chain is taken for one that bites its tail
 
 
-class Difference(NamedTuple):
+class LedgerDifference(NamedTuple):
     """Something that does not add up, and where."""
 
     what: str
@@ -84,7 +84,7 @@ class _Taken(NamedTuple):
     slots: Ints
     owner: Ints  # by entry: which of `slots` it belongs to
     entry: Ints  # the entry's number
-    broken: list[Difference]
+    broken: list[LedgerDifference]
 
 
 def validate(ledger: Ledger) -> None:
@@ -94,14 +94,14 @@ def validate(ledger: Ledger) -> None:
         raise LedgerError("; ".join(wrong))
 
 
-def contradictions(ledger: Ledger) -> Iterator[Difference]:
+def contradictions(ledger: Ledger) -> Iterator[LedgerDifference]:
     """All that does not add up."""
     yield from of_book(ledger)
     yield from of_entries(ledger)
     yield from of_rows(ledger, 0, len(ledger.rows.cap))
 
 
-def of_book(ledger: Ledger) -> Iterator[Difference]:
+def of_book(ledger: Ledger) -> Iterator[LedgerDifference]:
     """Each slot is free or belongs to one pod."""
     pod, heads = ledger.book.pod, ledger.heads
     slots = np.fromiter(ledger.pods.slot_of.values(), dtype=np.int64, count=len(ledger.pods))
@@ -109,7 +109,7 @@ def of_book(ledger: Ledger) -> Iterator[Difference]:
     times = np.bincount(slots[sound], minlength=len(pod))
     is_free = pod[:, POD_STATE] == FREE
     for n in np.flatnonzero(~sound).tolist():
-        yield Difference(f"the slot of pod UID {list(ledger.pods.slot_of)[n]} does not exist")
+        yield LedgerDifference(f"the slot of pod UID {list(ledger.pods.slot_of)[n]} does not exist")
     for text, wrong in (
         ("a free slot is held", is_free & (times > 0)),
         ("two pods hold one slot", times > 1),
@@ -118,14 +118,14 @@ def of_book(ledger: Ledger) -> Iterator[Difference]:
         ("the slot's row does not exist", ~is_free & ~_inside(pod[:, POD_ROW], len(ledger.nodes))),
     ):
         for slot in np.flatnonzero(wrong).tolist():
-            yield Difference(f"{text} (slot {slot})", pod=_key_at(ledger, slot) if times[slot] else "")
+            yield LedgerDifference(f"{text} (slot {slot})", pod=_key_at(ledger, slot) if times[slot] else "")
     if not _is_free_list(pod[:, POD_ENTRY], is_free, int(heads[FREE_POD]), int(heads[FREE_PODS])):
-        yield Difference("the list of free slots is broken")
+        yield LedgerDifference("the list of free slots is broken")
     if heads[JOURNAL_DEPTH] or heads[JOURNAL_LENGTH]:
-        yield Difference("a transaction was never ended")
+        yield LedgerDifference("a transaction was never ended")
 
 
-def of_entries(ledger: Ledger) -> Iterator[Difference]:
+def of_entries(ledger: Ledger) -> Iterator[LedgerDifference]:
     """Each entry is free or belongs to one pod."""
     taken = _taken(ledger, np.flatnonzero(ledger.book.pod[:, POD_STATE] != FREE))
     times = np.bincount(taken.entry, minlength=len(ledger.book.entry))
@@ -133,7 +133,7 @@ def of_entries(ledger: Ledger) -> Iterator[Difference]:
         yield _at(ledger, "the pod shares an entry with another pod", slot)
     heads, links = ledger.heads, ledger.book.entry[:, ENTRY_NEXT]
     if not taken.broken and not _is_free_list(links, times == 0, int(heads[FREE_ENTRY]), int(heads[FREE_ENTRIES])):
-        yield Difference("the list of free entries is broken")
+        yield LedgerDifference("the list of free entries is broken")
 
 
 def is_readable(ledger: Ledger, slot: int) -> bool:
@@ -149,7 +149,7 @@ def is_readable(ledger: Ledger, slot: int) -> bool:
     return False
 
 
-def of_rows(ledger: Ledger, first: int, last: int) -> Iterator[Difference]:
+def of_rows(ledger: Ledger, first: int, last: int) -> Iterator[LedgerDifference]:
     """What is in use on these rows, what that leaves, and whether their sizes are their nodes'."""
     pod, last = ledger.book.pod, min(last, len(ledger.rows.cap))
     there = (pod[:, POD_STATE] != FREE) & (pod[:, POD_ROW] >= first) & (pod[:, POD_ROW] < last)
@@ -299,14 +299,14 @@ def _free(rows: Rows) -> tuple[Ints, Ints, Ints]:
     return np.where(there[:, :, None], free, rows.free), np.where(there, left, rows.left), most
 
 
-def _unequal(ledger: Ledger, what: str, mine: Ints, theirs: Ints, first: int, by_card: bool) -> Iterator[Difference]:
+def _unequal(ledger: Ledger, what: str, mine: Ints, theirs: Ints, first: int, by_card: bool) -> Iterator[LedgerDifference]:
     """A difference for each row, or for each card of a row, that is not as it should be."""
     wrong = mine != theirs
     wrong = wrong.reshape(*wrong.shape[: 2 if by_card else 1], -1).any(axis=-1)
     for row, *card in np.argwhere(wrong).tolist():
         devices = ledger.devices(row + first) if card and row + first < len(ledger.nodes) else ()
         uuid = devices[card[0]].uuid if card and card[0] < len(devices) else ""
-        yield Difference(what, _node(ledger, row + first), uuid)
+        yield LedgerDifference(what, _node(ledger, row + first), uuid)
 
 
 def _measured(ledger: Ledger, rows: Rows, first: int) -> tuple[Ints, Ints]:
@@ -326,22 +326,22 @@ def _measured(ledger: Ledger, rows: Rows, first: int) -> tuple[Ints, Ints]:
     return nodes, cards
 
 
-def _sizes(ledger: Ledger, row: int) -> Iterator[Difference]:
+def _sizes(ledger: Ledger, row: int) -> Iterator[LedgerDifference]:
     """What the node has, as the node says it."""
     node, rows, columns = ledger.nodes[row], ledger.rows, ledger.intern.columns
     has = np.flatnonzero(rows.cap[row])
     said = {columns.known(name): min(amount, LARGEST) for name, amount in node.allocatable.items() if amount > 0}
     if said != dict(zip(has.tolist(), rows.cap[row, has].tolist(), strict=True)):
-        yield Difference("resources are not those of the node", node.name)
+        yield LedgerDifference("resources are not those of the node", node.name)
     devices = ledger.devices(row)
     if rows.fact[row, CARDS] != len(devices):
-        yield Difference("cards are not those of the node", node.name)
+        yield LedgerDifference("cards are not those of the node", node.name)
         return
     sizes = rows.card[row, : len(devices), :3].tolist()
     for device, size in zip(devices, sizes, strict=True):
         amounts = (device.slots, device.memory_mib, device.compute_milli)
         if [max(0, min(amount, LARGEST)) for amount in amounts] != size:
-            yield Difference("the card's size is not what the node says", node.name, device.uuid)
+            yield LedgerDifference("the card's size is not what the node says", node.name, device.uuid)
 
 
 def _node(ledger: Ledger, row: int) -> str:
@@ -353,5 +353,5 @@ def _key_at(ledger: Ledger, slot: int) -> str:
     return ", ".join(ledger.pods.pod(uid).key for uid in uids)
 
 
-def _at(ledger: Ledger, what: str, slot: int) -> Difference:
-    return Difference(what, _node(ledger, int(ledger.book.pod[slot, POD_ROW])), pod=_key_at(ledger, slot))
+def _at(ledger: Ledger, what: str, slot: int) -> LedgerDifference:
+    return LedgerDifference(what, _node(ledger, int(ledger.book.pod[slot, POD_ROW])), pod=_key_at(ledger, slot))

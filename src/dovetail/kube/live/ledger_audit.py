@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from dovetail.engine.ledger.audit import Difference, is_readable, of_book, of_entries, of_rows
+from dovetail.engine.ledger.audit import LedgerDifference, is_readable, of_book, of_entries, of_rows
 from dovetail.kube.live.known import Known, Stand
 from dovetail.kube.log import ERROR, INFO
 from dovetail.model.decision import Share
@@ -32,9 +32,9 @@ class LedgerAudit:
         self._driver, self.seconds = driver, seconds
         self._ledger, self._mirror = driver.scheduler.ledger, driver.mirror
         self._due = driver.now() + (seconds or float("inf"))
-        self._round: Iterator[list[Difference]] | None = None
+        self._round: Iterator[list[LedgerDifference]] | None = None
         self._demanded = False
-        self._stuck: set[Difference] = set()  # those that the last rebuild did not remove
+        self._stuck: set[LedgerDifference] = set()  # those that the last rebuild did not remove
         self.rounds = self.differences = self.rebuilds = 0
 
     def demand(self) -> None:
@@ -65,7 +65,7 @@ class LedgerAudit:
 
     # ---- slices -------------------------------------------------------------------------------------------------
 
-    def _slices(self) -> Iterator[list[Difference]]:
+    def _slices(self) -> Iterator[list[LedgerDifference]]:
         ledger, mirror = self._ledger, self._mirror
         yield list(of_book(ledger))
         yield list(of_entries(ledger))
@@ -78,7 +78,7 @@ class LedgerAudit:
         for some in _portions({**mirror.nodes, **ledger.row_of}):
             yield [each for name in some for each in self._of_node(name)]
 
-    def _of_pod(self, uid: str) -> Iterator[Difference]:
+    def _of_pod(self, uid: str) -> Iterator[LedgerDifference]:
         """A pod that runs holds what it is known to hold; one that is being bound, what was reserved for it."""
         known = self._mirror.pods.get(uid)
         expected = self._expected(uid, known)
@@ -86,35 +86,35 @@ class LedgerAudit:
             return
         slot = self._ledger.pods.slot_of.get(uid)
         if slot is None:
-            yield Difference("the pod is not booked", expected.node, pod=known.key)
+            yield LedgerDifference("the pod is not booked", expected.node, pod=known.key)
             return
         if not 0 <= self._ledger.row_holding(uid) < len(self._ledger.nodes):
             return  # said of its slot
         booked = self._ledger.node_of(uid)
         if booked != expected.node:
-            yield Difference(f"the pod is booked on node {booked}", expected.node, pod=known.key)
+            yield LedgerDifference(f"the pod is booked on node {booked}", expected.node, pod=known.key)
             return
         if known.stand is Stand.HOLDS and self._ledger.is_reserved(uid):
-            yield Difference("the pod runs, but its place is only reserved", booked, pod=known.key)
+            yield LedgerDifference("the pod runs, but its place is only reserved", booked, pod=known.key)
         if not self._is_guessed(uid, expected) and is_readable(self._ledger, slot):
             for card in _unequal(self._ledger.shares(slot), expected):
-                yield Difference("the pod's share of a card is not the one it was given", booked, card, known.key)
+                yield LedgerDifference("the pod's share of a card is not the one it was given", booked, card, known.key)
 
-    def _of_holder(self, uid: str) -> Iterator[Difference]:
+    def _of_holder(self, uid: str) -> Iterator[LedgerDifference]:
         """Who holds something runs, or is being bound."""
         row = self._ledger.row_holding(uid)
         if 0 <= row < len(self._ledger.nodes) and self._expected(uid, self._mirror.pods.get(uid)) is None:
             text = "the pod holds a node, but neither runs there nor is being bound"
-            yield Difference(text, self._ledger.nodes[row].name, pod=self._ledger.pods.pod(uid).key)
+            yield LedgerDifference(text, self._ledger.nodes[row].name, pod=self._ledger.pods.pod(uid).key)
 
-    def _of_node(self, name: str) -> Iterator[Difference]:
+    def _of_node(self, name: str) -> Iterator[LedgerDifference]:
         row, node = self._ledger.row_of.get(name), self._mirror.nodes.get(name)
         if self._driver.set_aside.has("Node", name):
             return  # it takes no new pods
         if node is None and row is not None and self._ledger.is_active(row):
-            yield Difference("the node takes pods, but is gone", name)
+            yield LedgerDifference("the node takes pods, but is gone", name)
         if node is not None and (row is None or not self._ledger.is_active(row) or self._ledger.nodes[row] != node):
-            yield Difference("the node is not booked as it is", name)
+            yield LedgerDifference("the node is not booked as it is", name)
 
     def _expected(self, uid: str, known: Known | None) -> RunningPod | None:
         """What the pod holds, if anything."""
@@ -131,7 +131,7 @@ class LedgerAudit:
 
     # ---- a ledger that is wrong ---------------------------------------------------------------------------------
 
-    def _put_right(self, found: list[Difference]) -> None:
+    def _put_right(self, found: list[LedgerDifference]) -> None:
         """Everything is looked at once more, in one go, then made anew."""
         every = self.look_at_all() or found
         self.differences += len(every)
@@ -162,9 +162,9 @@ class LedgerAudit:
         guessed = 0 <= slot < len(self._ledger.book.pod) and pods.is_assumed(slot)
         return RunningPod(bind.pod, str(bind.decision.node), None if guessed else bind.decision.shares)
 
-    def look_at_all(self) -> list[Difference]:
+    def look_at_all(self) -> list[LedgerDifference]:
         """A whole round in one go."""
-        found: list[Difference] = []
+        found: list[LedgerDifference] = []
         try:
             for some in self._slices():
                 found += some
@@ -172,7 +172,7 @@ class LedgerAudit:
             found.append(_failed(error))
         return found
 
-    def _say(self, differences: list[Difference], text: str) -> None:
+    def _say(self, differences: list[LedgerDifference], text: str) -> None:
         more = f", the first {MOST_LOGGED} follow" if len(differences) > MOST_LOGGED else ""
         self._driver.log(f"{text}: differences: {len(differences)}{more}", ERROR, count=len(differences))
         for one in differences[:MOST_LOGGED]:
@@ -180,8 +180,8 @@ class LedgerAudit:
             self._driver.log(f"ledger: {one}", ERROR, **names)
 
 
-def _failed(error: Exception) -> Difference:
-    return Difference(f"the audit failed: {type(error).__name__}: {error}")
+def _failed(error: Exception) -> LedgerDifference:
+    return LedgerDifference(f"the audit failed: {type(error).__name__}: {error}")
 
 
 def _portions(names: Iterable[str]) -> Iterator[list[str]]:

@@ -23,12 +23,12 @@ from dovetail.sim.statistics import (
     IDLE_WHILE_WANTED,
     INFLATION_MEASURES,
     MAKESPAN,
-    TIME_MEASURES,
     UTILISATION,
     Comparison,
     compare,
     idle_bound,
     mean,
+    time_measures,
 )
 from dovetail.sim.study import R, Study, first_seed
 
@@ -77,7 +77,8 @@ def inflation_chapter(study: Study[Inflation], colours: Colours, at: int) -> Cha
 
 
 def time_chapter(study: Study[Timed], colours: Colours, at: int) -> Chapter:
-    compared = {measure.key: compare(study, measure) for measure in TIME_MEASURES}
+    results = [run for runs in study.runs.values() for run in runs.values()]
+    compared = {measure.key: compare(study, measure) for measure in time_measures(results)}
     shown = [compared[measure.key] for measure in (IDLE_WHILE_WANTED, DELAY, UTILISATION, MAKESPAN)]
     policy = leader(compared[IDLE_WHILE_WANTED.key]) or study.baseline
     idle = [Bar(name, spread) for name, spread in compared[IDLE_WHILE_WANTED.key].spreads.items()]

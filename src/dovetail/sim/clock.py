@@ -50,9 +50,9 @@ class Departures:
 
 class RoundClock:
     """Rounds begin every so many seconds after `begin`; 0 = at every moment at which jobs arrived or ended, after
-    that; None = never. A round comes after all else that happens at its moment."""
+    that. A round comes after all else that happens at its moment."""
 
-    def __init__(self, seconds: float | None, begin: float) -> None:
+    def __init__(self, seconds: float, begin: float) -> None:
         self._seconds, self._begin, self._count = seconds, begin, 1
         self.at = begin + seconds if seconds else NEVER  # when the next one begins
         self._last_resort = False

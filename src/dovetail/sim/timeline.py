@@ -115,7 +115,7 @@ class Play:
     seconds: float = 0.0
     ended: int = 0
     steps: Steps = field(default_factory=Steps)
-    _rounds: RoundClock = field(init=False)
+    _rounds: RoundClock | None = None
     _arriving: list[int] = field(init=False)  # jobs that have not arrived; the next one is the last
     _bound: dict[int, list[Decision]] = field(default_factory=dict)  # job -> pods that are bound; others are not yet
     _joining: dict[int, list[str]] = field(default_factory=dict)  # job that runs -> pods that it is to get and wait
@@ -126,7 +126,7 @@ class Play:
     def run(self, round_seconds: float | None = None) -> None:
         self._arriving = self.players.by_arrival()[::-1]
         self.now = self.players.jobs[self._arriving[-1]].arrival if self._arriving else 0.0
-        self._rounds = RoundClock(round_seconds, self.now)
+        self._rounds = None if round_seconds is None else RoundClock(round_seconds, self.now)
         while self._go_on():
             pass
         self.steps.add(self.now, self.running.pending)
@@ -146,7 +146,7 @@ class Play:
         waiting jobs may start."""
         arrival = self.players.jobs[self._arriving[-1]].arrival if self._arriving else NEVER
         departure = self.running.departures.next_at()
-        if self._rounds.at < min(arrival, departure) and self._begin_round(min(arrival, departure)):
+        if self._rounds is not None and self._begin_round(self._rounds, min(arrival, departure)):
             pass
         elif departure <= arrival and departure != NEVER:
             self._tick(departure)
@@ -164,15 +164,18 @@ class Play:
             return False
         return True
 
-    def _begin_round(self, other: float) -> bool:
-        """Unless no job runs or waits before `other` things happen, or rounds alone would go on for ever."""
+    def _begin_round(self, rounds: RoundClock, other: float) -> bool:
+        """If one is due before the `other` things happen: unless no job runs or waits until then, or rounds alone
+        would go on for ever."""
+        if rounds.at >= other:
+            return False
         if not self.running.count and not len(self.scheduler.waiting):
-            self._rounds.skip_to(other)
+            rounds.skip_to(other)
             return False
-        if other == NEVER and not self._rounds.is_last_resort():
+        if other == NEVER and not rounds.is_last_resort():
             return False
-        self._tick(self._rounds.at)
-        self._rounds.begun()
+        self._tick(rounds.at)
+        rounds.begun()
         self._handle(RoundBegins(self.now))
         return True
 
@@ -187,13 +190,15 @@ class Play:
         if n in self.hopeless:
             self._refuse(n)
             return
-        self._rounds.changed(self.now)
+        if self._rounds is not None:
+            self._rounds.changed(self.now)
         self.running.pending.add(job)
         self._handle(GroupArrived(self.now, self.players.group(n)))
 
     def _leave(self, together: Sequence[int]) -> None:
         """All jobs that end at this moment: waiting jobs are offered what all of them leave."""
-        self._rounds.changed(self.now)
+        if self._rounds is not None:
+            self._rounds.changed(self.now)
         ending = self._withdraw(together) if self._joining else together
         for n in ending:
             self.running.end(n, self.now)

@@ -14,7 +14,7 @@ from dovetail.engine.scheduler import Rights
 from dovetail.model.events import Effect, Event, Evict, GroupArrived, Resize
 from dovetail.model.pod import Group
 from dovetail.policies.orders import JobFacts
-from dovetail.policies.rounds import Round, JobStanding
+from dovetail.policies.rounds import JobStanding, Round
 from dovetail.policies.yielding import Candidate, Yielding
 from dovetail.sim.lives import Costs
 from dovetail.sim.run_log import LogEntry

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.engine.ledger.audit import contradictions
-from dovetail.engine.wake import MAX_INTERPRETED
+from dovetail.engine.wake import MAX_LISTED_INTERPRETED
 from dovetail.kube.live.arrivals import MANY, Arrivals
 from dovetail.kube.live.driver import LONGEST_BUSY, PORTION, RETRIED, RETRIED_AT_ONCE, SAFETY_NET
 from dovetail.kube.live.turns import Turns
@@ -114,7 +114,7 @@ async def test_one_change_that_wakes_thousands_tries_a_portion_a_turn(
             per_turn.append(len(tried) - before)
         assert max(per_turn) <= RETRIED + RETRIED_AT_ONCE
         at_once = [len(keys) for keys, _ in stage.scheduler.wake._lists]
-        assert max(at_once, default=0) <= MAX_INTERPRETED  # 256 requests took 50 ms and more, without a break
+        assert max(at_once, default=0) <= MAX_LISTED_INTERPRETED  # 256 requests took 50 ms and more, without a break
         if kind == "gangs":
             assert len(tried) == 400  # any change might help a gang
         assert len(stage.hands.binds) == (1 if kind == "gangs" else 2)  # the new card has one taker
@@ -251,6 +251,6 @@ async def story(steps: list[tuple[str, int, Any]], deferred: bool) -> list[dict[
 def test_retries_in_portions_end_as_retries_at_once(steps: list[tuple[str, int, Any]], listed: int) -> None:
     expected = asyncio.run(story(steps, False))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dovetail.engine.wake.MAX_INTERPRETED", listed)  # few requests fill many lists
+        patch.setattr("dovetail.engine.wake.MAX_LISTED_INTERPRETED", listed)  # few requests fill many lists
         assert asyncio.run(story(steps, True)) == expected
         assert asyncio.run(story(steps, False)) == expected

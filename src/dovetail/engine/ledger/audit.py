@@ -299,7 +299,9 @@ def _free(rows: Rows) -> tuple[Ints, Ints, Ints]:
     return np.where(there[:, :, None], free, rows.free), np.where(there, left, rows.left), most
 
 
-def _unequal(ledger: Ledger, what: str, mine: Ints, theirs: Ints, first: int, by_card: bool) -> Iterator[LedgerDifference]:
+def _unequal(
+    ledger: Ledger, what: str, mine: Ints, theirs: Ints, first: int, by_card: bool
+) -> Iterator[LedgerDifference]:
     """A difference for each row, or for each card of a row, that is not as it should be."""
     wrong = mine != theirs
     wrong = wrong.reshape(*wrong.shape[: 2 if by_card else 1], -1).any(axis=-1)

@@ -68,6 +68,14 @@ class Dovetail:
         return Path(self.log).read_text() if Path(self.log).exists() else ""
 
 
+AUDITED = ("--audit-seconds", "3")  # for runs whose log is searched for differences of the ledger
+
+
+def wrong_ledger(text: str) -> list[str]:
+    """What the scheduler's own audit found wrong with its ledger, by its log."""
+    return [f"ledger: {line[-300:]}" for line in text.splitlines() if " ledger: " in line or "ledger is wrong" in line]
+
+
 @contextmanager
 def scheduling(plane: ControlPlane, *options: str, interpreted: bool = True) -> Iterator[Dovetail]:
     grant_dovetail(plane.client())

@@ -17,7 +17,7 @@ from tests.live.chaos.faults_servers import SECOND, SERVER_FAULTS
 from tests.live.chaos.machines import machines
 from tests.live.chaos.witness import Witness
 from tests.live.chaos.world import World
-from tests.live.dovetail_process import scheduling
+from tests.live.dovetail_process import AUDITED, scheduling, wrong_ledger
 from tools.controlplane.access import USER
 from tools.controlplane.client import ApiError, Client, Object
 from tools.controlplane.kubelet import Kubelet
@@ -95,7 +95,7 @@ def run(plane: ControlPlane, seed: int, seconds: float, families: Sequence[str] 
                 faults.calm()
         faults.calm()
         outcome.pods, outcome.waits = world.made, world.waits
-        outcome.found["log"] += _tracebacks(world.dovetail.words())
+        outcome.found["log"] += _tracebacks(world.dovetail.words()) + wrong_ledger(world.dovetail.words())
     _compare_memory(outcome)
     tell(outcome.summary())
     return outcome
@@ -181,7 +181,7 @@ def _world(plane: ControlPlane, seed: int) -> Iterator[World]:
             api.create(machine.node())
         witness = stack.enter_context(Witness(api, there))
         kubelet = stack.enter_context(Kubelet(api.access, hami=True))
-        dovetail = stack.enter_context(scheduling(plane))
+        dovetail = stack.enter_context(scheduling(plane, *AUDITED))
         world = World(plane, api, kubelet, dovetail, witness, random.Random(), random.Random(seed))
         world.pause(2.0, 2.0)
         world.canaries()

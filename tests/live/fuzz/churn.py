@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from tests.live.chaos.machines import CANARY, Machine
 from tests.live.chaos.run import POD_GROUPS
-from tests.live.dovetail_process import scheduling
+from tests.live.dovetail_process import AUDITED, scheduling, wrong_ledger
 from tests.live.fuzz.judge import Judge
 from tests.live.fuzz.measures import Canaries, Vitals, part, quantile
 from tests.live.fuzz.pods import GANG, sound, word
@@ -192,7 +192,7 @@ def run(plane: ControlPlane, seed: int, seconds: float, interpreted: bool = True
     with ExitStack() as stack:
         judge = stack.enter_context(Judge(api, machines, {}))
         stack.enter_context(Kubelet(api.access))
-        dovetail = stack.enter_context(scheduling(plane, interpreted=interpreted))
+        dovetail = stack.enter_context(scheduling(plane, *AUDITED, interpreted=interpreted))
         churn = Churn(api, machines, seed)
         with Canaries(api) as canaries, Vitals(dovetail, tell) as vitals:
             started, told = time.monotonic(), 0.0
@@ -203,7 +203,10 @@ def run(plane: ControlPlane, seed: int, seconds: float, interpreted: bool = True
                     tell(f"  {told:6.0f} s  {churn.made.total()} objects, {vitals.memory[-1]:.0f} MiB")
         outcome.made, outcome.seconds = churn.made, now
         outcome.waits, outcome.memory = canaries.waits, vitals.memory
-        outcome.found += vitals.ended + canaries.blind + vitals.sick + judge.wrong + tracebacks(dovetail.words())
+        said = dovetail.words()
+        outcome.found += (
+            vitals.ended + canaries.blind + vitals.sick + judge.wrong + tracebacks(said) + wrong_ledger(said)
+        )
         outcome.found += piled_up(len(api.list("Namespace")), len(api.list("Pod", None)))
     for what in outcome.found[:20]:
         tell(f"  WRONG: {what}")

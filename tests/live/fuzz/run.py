@@ -15,7 +15,7 @@ import yaml
 
 from tests.live.chaos.machines import CANARY, Machine
 from tests.live.chaos.run import POD_GROUPS
-from tests.live.dovetail_process import Dovetail, scheduling
+from tests.live.dovetail_process import AUDITED, Dovetail, scheduling, wrong_ledger
 from tests.live.fuzz import rights
 from tests.live.fuzz.attacker import NODE, TENANT, Order, Tally
 from tests.live.fuzz.judge import Judge, eventually
@@ -127,7 +127,8 @@ def run(plane: ControlPlane, plan: Plan, tell: Tell = print) -> Outcome:
         if plan.who == NODE:
             _claim_honest_cards(world)
         outcome.restart = _restart(world, outcome)
-        outcome.found += world.judge.wrong + tracebacks(world.dovetail.words())
+        said = world.dovetail.words()
+        outcome.found += world.judge.wrong + tracebacks(said) + wrong_ledger(said)
         outcome.placed = world.judge.placed
     _verdict(plan, outcome)
     for what in outcome.found[:20]:
@@ -230,7 +231,7 @@ def _world(plane: ControlPlane, plan: Plan) -> Iterator[World]:
     with ExitStack() as stack:
         judge = stack.enter_context(Judge(api, machines, quotas))
         stack.enter_context(Kubelet(api.access, hami=True))
-        dovetail = stack.enter_context(scheduling(plane, interpreted=plan.interpreted))
+        dovetail = stack.enter_context(scheduling(plane, *AUDITED, interpreted=plan.interpreted))
         yield World(plane, api, dovetail, judge, tokens)
 
 

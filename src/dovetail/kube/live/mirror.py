@@ -270,8 +270,7 @@ class Mirror:
             yield GroupArrived(self._clock(), self.gangs.group(pod))
 
     def _left(self, key: str, source: objects.Pod) -> Iterator[Happening]:
-        """Events for a pod of a namespace that is being deleted, or of a new one of that name that is not reported yet.
-        """
+        """Events for a pod of a namespace that is being deleted, or of a new one of that name that is still unknown."""
         known = self.pods.get(source.metadata.uid)
         if known is not None and known.stand is Stand.WAITS and self.is_being_bound(source.metadata.uid):
             yield from self._waits(key, source)

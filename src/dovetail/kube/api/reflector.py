@@ -185,8 +185,7 @@ class Reflector(Generic[T]):
                 if version and is_older(listed, self.version):
                     raise Unavailable(f"a list at {listed} is older than what was seen at {self.version}", code=504)
         except ApiError as error:
-            # The server answered, but not from that version: it no longer has it, or (after a restore) does not have it
-            # yet.
+            # The server answered, but no longer has that version, or (after a restore) does not have it yet.
             self._newest = self._newest or error.code == 410 or error.code >= 500
             if isinstance(error, Gone):
                 self._limit = 0  # the pages came too slowly for their token: request all at once
@@ -246,8 +245,7 @@ class Reflector(Generic[T]):
             self._must_list = True
             raise _Again(f"the server ended the watch: {heard.error.code} {heard.error.reason}: {heard.error.message}")
         if heard.garbled:
-            # A single failure may be the network: the server sends it again. A second one at the same version is the
-            # object.
+            # One failure may be the network: the server sends it again. A second one at this version is the object.
             self._must_list = self._garbled_at == self.version
             self._garbled_at = self.version
             raise _Again(heard.garbled)
@@ -260,7 +258,7 @@ class Reflector(Generic[T]):
             self._broke_at = None
 
     def _is_young(self) -> bool:
-        """Whether the watch is new.
+        """Whether the watch was opened less than SHORT seconds ago.
 
         Watches that end early do not show that the server works: meanwhile the pauses grow.
         """

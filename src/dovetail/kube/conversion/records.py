@@ -4,8 +4,8 @@
     no valid seal, and the pod must have one    the record is not trusted: unverified
     no valid seal, and it need not have one     trusted up to the pod's request: HAMi's, an older Dovetail's
 
-A pod must have a seal if its spec names a scheduler of ours, which cannot be changed later, and sealing had begun
-when the pod was created (kube/live/lease.py).
+A pod must have a seal if its spec names a scheduler of ours and sealing had begun when the pod was created
+(kube/live/lease.py). The scheduler's name in a spec cannot be changed later.
 """
 
 from __future__ import annotations

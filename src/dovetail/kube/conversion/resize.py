@@ -54,7 +54,10 @@ def _given(status: objects.ContainerStatus) -> objects.ContainerStatus:
 
 
 def status_of(container: str, status: objects.PodStatus) -> objects.ContainerStatus | None:
-    """The container's status by name. Init containers come last and win, as in Kubernetes' map."""
+    """The container's status by name.
+
+    That of an init container wins, as in Kubernetes' map, where it is written last.
+    """
     for one in (*status.init_container_statuses, *status.container_statuses):
         if one.name == container:
             return one

@@ -137,7 +137,7 @@ class Settling:
         )
 
     def _held_elsewhere(self, name: str, devices: Iterable[Device]) -> str:
-        """Which other node has one of the cards.
+        """Why one of the cards belongs to another node; "" = none does.
 
         One card cannot be in two machines. It belongs to the node whose pods hold it, else to the one that registered
         it first.

@@ -185,7 +185,8 @@ def _custom(document: Document, generated: str, problems: Problems) -> Found | N
 def _check_template(path: str, template: Mapping[str, Any], where: str, problems: Problems) -> None:
     """Check the fields of a template.
 
-    Where the pod spec is mixed with an operator's own fields, unknown fields are allowed.
+    Where the pod spec is mixed with an operator's own fields, unknown fields are not reported: only the operator knows
+    them.
     """
     if path.endswith("emplate"):
         check(template, "PodTemplateSpec", path, where, problems)

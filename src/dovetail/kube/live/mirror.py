@@ -179,7 +179,7 @@ class Mirror:
             self.stamped.append(uid)
 
     def recall(self, pod: Pod) -> Group | None:
-        """The group of a pod that was forgotten and not reported since; None = it is another pod, or was reported."""
+        """The group of a pod that was forgotten and not reported since; None = it was, or does not wait any more."""
         known = self.pods.get(pod.uid)
         if known is None or known.stand is not Stand.WAITS or not known.again:
             return None

@@ -125,8 +125,7 @@ class Teller:
             if rank >= FEW and self._conditions and self._busy():
                 await self._world.sleep(0.05)
                 continue
-            # If another writer has an older condition of the pod, the next one stays in the queue, where `forget` finds
-            # it.
+            # If another writer has an older condition of the pod, the next one stays queued, where `forget` finds it.
             uid = self._conditions.first(but=self._under_way)
             if uid is None:
                 self._more.clear()

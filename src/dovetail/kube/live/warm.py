@@ -111,11 +111,11 @@ async def _in_child(names: Sequence[str]) -> None:
 
 
 def _mark(pair: Pair) -> str:
-    """The name of the file that marks a pair as compiled for this processor.
+    """The mark of a pair that was compiled for this processor.
 
     numba stores the code of each processor separately: a folder filled elsewhere may hold nothing for this one.
     """
-    # Numba takes 0.3 s and 90 MB: import it in the thread that compiles or loads.
+    # numba takes 0.3 s and 90 MB: import it in the thread that compiles or loads.
     from dovetail.engine.kernel import native
 
     return f"live {written(pair)} {native.machine()}"

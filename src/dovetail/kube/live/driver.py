@@ -171,7 +171,10 @@ class Driver:
         self.judge_stamps()
 
     def judge_stamps(self) -> None:
-        """Have the lease checked where a waiting pod's epoch may be newer than ours; any client can write an epoch."""
+        """Have the lease checked for waiting pods whose epoch may be newer than ours; they are not bound before that.
+
+        Any client that may patch pods can write an epoch, so it proves nothing.
+        """
         stamped, self.mirror.stamped = self.mirror.stamped, []
         for known in (self.mirror.pods[uid] for uid in stamped if uid in self.mirror.pods):
             if may_outrank(known.stamp, self._epoch):

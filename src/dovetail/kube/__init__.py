@@ -1,1 +1,4 @@
-"""What is true: Kubernetes' objects ↔ the model. Pure functions over documents; no clock, no network here."""
+"""Kubernetes' objects ↔ the model.
+
+Pure functions over documents; no clock and no network, except in `live` and `api`.
+"""

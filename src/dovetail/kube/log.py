@@ -15,9 +15,9 @@ Field = str | int | float | bool
 class Level(IntEnum):
     """How much a message matters."""
 
-    DEBUG = 10  # one line a placement: for a person who follows single pods
-    INFO = 20  # start, stop, leadership, retries that ended well
-    WARNING = 30  # a pod or a node suffers, or soon will
+    DEBUG = 10  # one line for each placement: for a person who follows single pods
+    INFO = 20  # start, stop, leadership, retries that succeeded
+    WARNING = 30  # a pod or a node is affected, or soon will be
     ERROR = 40  # the scheduler cannot do its work
 
 

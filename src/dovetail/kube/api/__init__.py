@@ -1,4 +1,4 @@
-"""The API server: who we are to it, requests, lists and watches. Bytes and typed objects; nothing of scheduling.
+"""The client of the API server: credentials, requests, lists and watches. Bytes and typed objects; no scheduling.
 
-Needs the extra `live` (aiohttp, httptools); nothing outside this folder and those who use it imports it.
+Needs the extra `live` (aiohttp, httptools). Only this folder and the modules that use it import these packages.
 """

@@ -1,7 +1,7 @@
-"""Credentials that stay fresh: the headers and the TLS context of the next request.
+"""Credentials that stay current: the headers and the TLS context of the next request.
 
-Token and certificate files are read again once a minute and when the server says 401; exec plugins run again when
-what they issued expires. Nothing here is logged, and nothing that is printed holds a secret.
+Token and certificate files are read again once a minute, and when the server answers 401. Exec plugins run again when
+the credentials that they issued expire. Nothing here is logged, and no printed value contains a secret.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dovetail.kube.api.kubeconfig import ConfigError, Connection, Pem
 from dovetail.kube.api.retry import REAL, World
 
 READ_AGAIN = 60.0  # seconds; kubelets rotate projected tokens minutes before they expire
-Headers = tuple[tuple[str, str], ...]  # a header may stand there twice
+Headers = tuple[tuple[str, str], ...]  # a header may occur twice
 Proof = tuple[Headers, ssl.SSLContext | None]  # None = plain HTTP
 
 
 class Credentials:
-    """Who we are to one API server, at this moment."""
+    """Our credentials for one API server."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Credentials:
         return self._proof
 
     async def refresh(self, rejected: Proof) -> None:
-        """The server said 401 to this proof: read everything anew, unless somebody just did."""
+        """Read all credentials again after the server answered 401 to these, unless another task just did."""
         async with self._lock:
             if self._proof is rejected:
                 await self._read(anew=True)
@@ -74,7 +74,7 @@ class Credentials:
         if connection.plugin is not None and anew:
             self._issued = await issue(connection, self._environ)
         token = self._issued.token or connection.token
-        if connection.token_file is not None:  # a file wins over a token, as in client-go
+        if connection.token_file is not None:  # a file takes precedence over a token, as in client-go
             token = read_token(connection.token_file)
         headers = connection.headers
         if token:
@@ -86,7 +86,10 @@ class Credentials:
         self._read_at = self._world.now()
 
     def _context(self) -> ssl.SSLContext | None:
-        """The TLS context; a new one only when something behind it changed, since a new one means new connections."""
+        """The TLS context.
+
+        It is replaced only when a file behind it changed, since a new one requires new connections.
+        """
         connection = self.connection
         if not connection.server.startswith("https:"):
             return None
@@ -101,7 +104,7 @@ class Credentials:
 
 
 def tls_context(connection: Connection, certificate: Pem | None, key: Pem | None) -> ssl.SSLContext:
-    """Whom we believe, and the certificate we show."""
+    """A TLS context with the CA that we trust and the certificate that we present."""
     if connection.insecure or connection.ca is None:
         context = ssl.create_default_context()
     else:
@@ -109,7 +112,7 @@ def tls_context(connection: Connection, certificate: Pem | None, key: Pem | None
     if connection.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    # Python 3.13 asks for extensions that the CAs of many clusters lack, and that Go does not ask for.
+    # Python 3.13 requires extensions that the CAs of many clusters lack, and that Go does not require.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if certificate is not None and key is not None:
         _show(context, certificate, key, connection.source)
@@ -133,7 +136,10 @@ def _believing(ca: Pem, source: str) -> ssl.SSLContext:
 
 
 def _show(context: ssl.SSLContext, certificate: Pem, key: Pem, source: str) -> None:
-    """Load a client certificate. OpenSSL reads it from files only: data goes through a folder that only we can read."""
+    """Load a client certificate.
+
+    OpenSSL reads it from files only. Data is written to a temporary folder that only we can read.
+    """
     with tempfile.TemporaryDirectory(prefix="dovetail-") as folder:
         chain, secret = Path(folder) / "certificate", Path(folder) / "key"
         for path, pem in ((chain, certificate), (secret, key)):

@@ -1,8 +1,8 @@
-"""Requests to the API server: bytes in, bytes out, typed errors. Kept connections: a `Wire` for writes, which are small
-and many, and an aiohttp session for reads, watches and proxies.
+"""Requests to the API server: bytes in, bytes out, typed errors.
 
-Nothing is tried again here, except once after 401 with fresh credentials: whether a write may happen twice is known
-to the caller (`retry.retrying`).
+Connections are kept: a `Wire` for writes, which are small and many, and an aiohttp session for reads, watches and
+proxies. Requests are not retried here, except once after 401 with fresh credentials. Only the caller knows whether a
+write may happen twice (`retry.retrying`).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ PATCHES: dict[Patch, str] = {
     "apply": "application/apply-patch+yaml",  # JSON is YAML
     "json": "application/json-patch+json",
 }
-# Not compressed: packing a list takes an API server longer than sending it.
+# Not compressed: compressing a list takes an API server longer than sending it.
 HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": f"dovetail/{__version__}"}
-READ_AHEAD = 2**18  # bytes that an answer may run ahead of us, twice over, before TCP holds the server back
+READ_AHEAD = 2**18  # bytes that are buffered ahead of the reader, twice over, before TCP slows the server down
 PAGE = 500  # objects
 CONNECT = 10.0  # seconds
 BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
@@ -48,10 +48,10 @@ BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked. Prints as method and path."""
+    """A request. Prints as method and path."""
 
     method: str
-    path: str  # as it goes over the wire: "/api/v1/namespaces/ml/pods/web-0/binding"
+    path: str  # as sent: "/api/v1/namespaces/ml/pods/web-0/binding"
     params: Params | None = None
     body: bytes | None = field(default=None, repr=False)
     content_type: str = "application/json"
@@ -69,8 +69,9 @@ class Api:
         self._opened: aiohttp.ClientSession | None = None
         self._streams: set[aiohttp.ClientResponse] = set()
         self._wire: Wire | None = None
-        self._heads: tuple[Proof | None, bytes] = (None, b"")  # what every request of this proof says
-        self._was_proven = False  # credentials were there once
+        # The headers that are the same for every request with this proof.
+        self._heads: tuple[Proof | None, bytes] = (None, b"")
+        self._was_proven = False  # credentials were available once
 
     async def __aenter__(self) -> Self:
         return self
@@ -83,7 +84,7 @@ class Api:
     async def close(self) -> None:
         """Close all connections; watches end with Unavailable."""
         session, self._opened = self._opened, None
-        for response in self._streams:  # aiohttp would let those who read them wait for ever
+        for response in self._streams:  # otherwise aiohttp would let their readers wait forever
             response.content.set_exception(aiohttp.ClientConnectionError("closed by ourselves"))
         if self._wire is not None:
             self._wire.close()
@@ -111,10 +112,10 @@ class Api:
     async def list_pages(
         self, path: str, reader: Reader[T], *, version: str = "0", limit: int = PAGE, params: Params | None = None
     ) -> AsyncGenerator[Page[T], None]:
-        """The list, page by page. `version` "0" = the server's watch cache, as it is; "" = the newest state; any other
-        = a state that is not older.
+        """The list, page by page.
 
-        Raises Gone when the list grew too old between two pages: what was yielded is to be dropped. `limit` 0 = no
+        `version` "0" = the server's watch cache, as it is; "" = the newest state; any other = a state that is not
+        older. Raises Gone when the list became too old between two pages: then drop what was yielded. `limit` 0 = no
         pages. Servers ignore it for version "0".
         """
         fixed = {**(params or {}), **({"limit": str(limit)} if limit else {})}
@@ -125,11 +126,11 @@ class Api:
                 if token:
                     asked.append(self._ask_page(path, {**fixed, "continue": token}))
                 page = _read_page(reader, await asked[0].body, path)
-                del asked[0]  # before somebody else's work: its bytes are not needed any more
+                del asked[0]  # free its bytes before other tasks run: they are not needed any more
                 yield page
                 if not page.rest:
                     return
-                if page.rest != token:  # the head told nothing, or something else
+                if page.rest != token:  # the start of the page named no token, or another one
                     _drop(asked)
                     asked = [self._ask_page(path, {**fixed, "continue": page.rest})]
         finally:
@@ -143,9 +144,10 @@ class Api:
     async def stream(
         self, path: str, params: Params | None = None, *, quiet: float
     ) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
-        """An answer without end. Yields `read`: all bytes that are there, b"" at the end; Unavailable when it breaks.
+        """Open an answer without end.
 
-        `quiet` is how many seconds without a byte mean that the connection is dead.
+        Yields `read`, which returns all available bytes, b"" at the end, and raises Unavailable when the connection
+        breaks. After `quiet` seconds without a byte the connection counts as dead.
         """
         request = Request("GET", path, params)
         response = await self._ask(request, _timeout(total=None, quiet=quiet))
@@ -166,7 +168,7 @@ class Api:
     async def _whole(
         self, request: Request, timeout: aiohttp.ClientTimeout | None = None, heard: Heard | None = None
     ) -> Json:
-        """The whole answer. Grows in place, so that a long list is in memory once and not twice."""
+        """The whole answer. The buffer grows in place, so that a long list is in memory once, not twice."""
         if request.body is not None and self.credentials.connection.proxy is None:
             return await self._write(request, request.body)
         response = await self._ask(request, timeout or _timeout(total=self._seconds, quiet=None))
@@ -178,7 +180,7 @@ class Api:
             response.release()
 
     async def _write(self, request: Request, body: bytes) -> bytes:
-        """As `_ask`, over the wire."""
+        """As `_ask`, over a `Wire`."""
         proof = await self._proof(request)
         try:
             return await self._try_to_write(request, body, proof)
@@ -187,7 +189,11 @@ class Api:
         return await self._try_to_write(request, body, fresh)
 
     async def _proof(self, request: Request, rejected: Proof | None = None) -> Proof:
-        """Who we are. Credentials that never were there are wrong; those that were may be out of reach for a while."""
+        """Our credentials.
+
+        Credentials that were never available are a configuration error. Those that were available may be out of reach
+        for a while.
+        """
         try:
             if rejected is not None:
                 await self.credentials.refresh(rejected)
@@ -222,7 +228,7 @@ class Api:
         raise error_of(answer.status, answer.body, str(request), answer.header(b"retry-after"))
 
     async def _ask(self, request: Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        """An answer of 2xx whose body is still to be read; with credentials read anew after one 401."""
+        """An answer of 2xx whose body is still to be read. After one 401, the credentials are read again."""
         proof = await self._proof(request)
         try:
             return await self._try(request, proof, timeout)
@@ -271,8 +277,11 @@ def encoded(body: object) -> bytes:
 
 
 def _not_older_than(version: str) -> dict[str, str]:
-    """With a limit and without resourceVersionMatch, servers answer with the state *at* that version (KEP-2523). The
-    pages that follow name no version: their token holds it, and servers refuse both."""
+    """Parameters that ask for a state not older than `version`.
+
+    With a limit and without resourceVersionMatch, servers answer with the state *at* that version (KEP-2523). The
+    following pages name no version: their token contains it, and servers refuse both.
+    """
     return {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"} if version else {}
 
 
@@ -315,7 +324,7 @@ def _read_page(reader: Reader[T], body: Json, path: str) -> Page[T]:
 
 
 def _cut(response: aiohttp.ClientResponse) -> None:
-    """Leave an answer that has not ended. TLS would first wait for the server to say goodbye."""
+    """Close the connection of an unfinished answer. A regular TLS close would first wait for the server."""
     connection = response.connection
     if connection is not None and connection.transport is not None:
         connection.transport.abort()
@@ -323,7 +332,7 @@ def _cut(response: aiohttp.ClientResponse) -> None:
 
 
 def _socket(address: tuple[Any, ...]) -> socket.socket:
-    """A socket that notices within half a minute when the other machine is gone without a word."""
+    """A socket that detects within half a minute that the other machine is gone."""
     family, kind, protocol = address[:3]
     made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -335,7 +344,7 @@ def _socket(address: tuple[Any, ...]) -> socket.socket:
 
 
 def _unavailable(request: Request, error: BaseException) -> Unavailable:
-    """The connection failed or broke."""
+    """The error for a connection that failed or broke."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         said = f"{error.certificate_error}; correct certificate-authority or tls-server-name in the kubeconfig"
         return Unavailable(f"{request}: the server's certificate is not believed: {said}", sent=False)

@@ -1,14 +1,14 @@
-"""What can go wrong between us and the API server, as one tree. Knows statuses, not sockets.
+"""The errors of requests to the API server, as one tree. Knows statuses, not sockets.
 
 ApiError
-├── Unavailable    nobody answered in time, the connection broke, or 5xx: try again later
+├── Unavailable    no answer in time, the connection broke, or 5xx: try again later
 ├── Throttled      429: try again after `retry_after`
-├── Unauthorized   401: the credentials were not accepted, also after they were read anew
+├── Unauthorized   401: the credentials were not accepted, also after they were read again
 ├── Forbidden      403: a permission is missing, or admission refused
 ├── NotFound       404: no such object, or the resource is not served
-├── Conflict       409: somebody else was faster, or it exists already (`reason` AlreadyExists)
+├── Conflict       409: another client wrote first, or it exists already (`reason` AlreadyExists)
 ├── Gone           410: that resourceVersion or continue token is too old: list again
-└── Invalid        400, 422 and the other 4xx: the request is wrong, and will be wrong next time
+└── Invalid        400, 422 and the other 4xx: the request is wrong; a retry fails, too
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class ApiError(Exception):
         super().__init__(message)
         self.message = message
         self.code = code
-        self.reason = reason  # the Status's own word: "AlreadyExists", "Expired", …
-        self.retry_after = retry_after  # seconds the server asks us to wait
-        self.sent = sent  # False = the server surely did nothing
+        self.reason = reason  # the reason in the Status: "AlreadyExists", "Expired", …
+        self.retry_after = retry_after  # seconds that the server asks us to wait
+        self.sent = sent  # False = the server certainly did nothing
 
 
 class Unavailable(ApiError):
-    """Nobody answered, or 5xx. Where `sent` holds, a write may have happened all the same."""
+    """No answer, or 5xx. Where `sent` is True, a write may have succeeded nevertheless."""
 
 
 class Throttled(ApiError):
@@ -47,11 +47,11 @@ class Throttled(ApiError):
 
 
 class Unauthorized(ApiError):
-    """401: who we say we are was not believed."""
+    """401: our credentials were not accepted."""
 
 
 class Forbidden(ApiError):
-    """403. `missing` says which permission, or is None where something else than RBAC refused."""
+    """403. `missing` is the missing permission, or None where something other than RBAC refused."""
 
     missing: Permission | None = None
     namespace_ends = False  # nothing may be created in a namespace that is being deleted
@@ -75,7 +75,7 @@ class Invalid(ApiError):
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """A rule somebody would have to write into a Role or ClusterRole."""
+    """A rule that is missing in a Role or ClusterRole."""
 
     user: str
     verb: str
@@ -96,7 +96,7 @@ class Permission:
 
 
 class Status(msgspec.Struct, frozen=True):
-    """metav1.Status: how the API server says no."""
+    """metav1.Status: the API server's description of a failure."""
 
     message: str = ""
     reason: str = ""
@@ -130,7 +130,7 @@ def status_of(body: bytes | bytearray | msgspec.Raw) -> Status:
 
 
 def error_of(code: int, body: bytes | bytearray | msgspec.Raw, what: str, retry_after: str | None = None) -> ApiError:
-    """The error that an answer means. `what` is the request, as "GET /api/v1/nodes"."""
+    """The error for an answer. `what` is the request, as "GET /api/v1/nodes"."""
     status = status_of(body)
     kind = KINDS.get(code) or (Invalid if 400 <= code < 500 else Unavailable)
     said = printable(status.message, LONGEST_MESSAGE) or "no message"
@@ -155,7 +155,10 @@ def _has_cause(details: Any, reason: str) -> bool:
 
 
 def missing_permission(message: str) -> Permission | None:
-    """What RBAC's refusal names. None: an admission plugin refused (quota, policy), and the message says why."""
+    """The permission that RBAC's refusal names.
+
+    None: an admission plugin refused (quota, policy); the message says why.
+    """
     found = _LACKS.search(message)
     if found is None:
         return None

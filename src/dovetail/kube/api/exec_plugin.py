@@ -18,12 +18,12 @@ LONGEST_RUN = 60.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """What a plugin printed."""
+    """The credentials that a plugin printed."""
 
     token: str | None = field(default=None, repr=False)
     certificate: bytes | None = field(default=None, repr=False)
     key: bytes | None = field(default=None, repr=False)
-    expires: datetime | None = None  # None = until the server says 401
+    expires: datetime | None = None  # None = until the server answers 401
 
 
 class _Answer(msgspec.Struct, rename="camel", frozen=True):
@@ -84,7 +84,7 @@ async def _run(connection: Connection, plugin: Exec, environ: Mapping[str, str])
 
 
 def _told(connection: Connection, plugin: Exec) -> dict[str, Any]:
-    """KUBERNETES_EXEC_INFO: what the plugin may know."""
+    """KUBERNETES_EXEC_INFO: the facts that the plugin may have."""
     spec: dict[str, Any] = {"interactive": False}
     if plugin.provide_cluster_info:
         cluster: dict[str, Any] = {"server": connection.server}

@@ -1,8 +1,8 @@
 """One HTTP/1.1 response, put together from pieces of any size. Bytes in, values out: no sockets.
 
-httptools (Node's llhttp) parses; what is ours are limits, and that a response must be all that arrives: a connection is
-used again, and bytes that are read as part of the wrong response would be the answer to another pod's Binding. ADR 17
-has the figures that led here.
+httptools (Node's llhttp) parses. This module adds limits, and accepts no bytes beyond the response. A connection is
+used again: bytes read as part of the wrong response would be the answer to another pod's Binding. ADR 17 has the
+measurements behind this choice.
 """
 
 from __future__ import annotations
@@ -26,13 +26,16 @@ class Answer(NamedTuple):
     reusable: bool  # another request may follow on the same connection
 
     def header(self, name: bytes) -> str | None:
-        """`name` is in lower case."""
+        """The header's value; `name` is in lower case."""
         found = self.headers.get(name)
         return found.decode("latin-1") if found is not None else None
 
 
 class Parser:
-    """`feed` the bytes as they arrive; it returns the response once it is complete. Bytes beyond it are an error."""
+    """Parses responses.
+
+    `feed` it the bytes as they arrive; it returns each complete response. Bytes beyond it are an error.
+    """
 
     __slots__ = ("_answer", "_body", "_body_bytes", "_fed", "_head_bytes", "_headers", "_in_body", "_parser")
 
@@ -58,7 +61,7 @@ class Parser:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserCallbackError as error:
-            raise Garbage(str(error.__context__)) from error  # one of ours, raised below
+            raise Garbage(str(error.__context__)) from error  # one of our own errors, raised below
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             raise Garbage(str(error)) from error
         answer, self._answer = self._answer, None
@@ -69,7 +72,7 @@ class Parser:
         return answer
 
     def end(self) -> Answer | None:
-        """The connection ended: the response, if its body ends there."""
+        """Note that the connection ended. Returns the response, if its body ends there."""
         if not self._in_body or b"content-length" in self._headers or b"transfer-encoding" in self._headers:
             return None
         self._complete(reusable=False)
@@ -78,7 +81,7 @@ class Parser:
 
     def _complete(self, reusable: bool) -> None:
         status, body = self._parser.get_status_code(), self._body
-        if status >= 200:  # 1xx: the response itself follows
+        if status >= 200:  # 1xx: the final response follows
             self._answer = Answer(status, self._headers, body[0] if len(body) == 1 else b"".join(body), reusable)
         self._start()
 
@@ -93,7 +96,7 @@ class Parser:
         self._head_bytes += len(name) + len(value)
         if self._head_bytes > MAX_HEAD_BYTES:
             raise Garbage(f"headers of more than {MAX_HEAD_BYTES} bytes")
-        if self._in_body:  # a trailer: nothing here reads one
+        if self._in_body:  # a trailer: not used here
             return
         headers, value = self._headers, value.rstrip(b" \t")
         headers[name] = headers[name] + b"," + value if name in headers else value

@@ -1,7 +1,7 @@
-"""kubeconfig files and the service account of a pod → one `Connection`: where the server is and who we are to it.
+"""kubeconfig files and the service account of a pod → one `Connection`: the server's address and our credentials.
 
-Reads files, opens no sockets. Merging follows kubectl: of several files the first that says something wins, and
-paths are relative to the file they stand in. Errors name the file, the field and the fix, never a secret.
+Reads files, opens no sockets. Merging follows kubectl: of several files the first that sets a value wins, and paths are
+relative to the file that contains them. Errors name the file, the field and the fix, never a secret.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.i
 
 
 class ConfigError(Exception):
-    """We cannot tell where the API server is, or who we are to it. The text says what to do."""
+    """The API server's address or our credentials cannot be found. The text says what to do."""
 
 
 class Kebab(msgspec.Struct, rename="kebab", frozen=True):
@@ -125,7 +125,7 @@ class Pem:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where the API server is and what we show it. Secrets do not appear in its repr."""
+    """The address of the API server, and the credentials for it. Secrets do not appear in its repr."""
 
     server: str  # without a slash at the end
     source: str  # for messages: "context admin of /home/me/.kube/config"
@@ -139,14 +139,14 @@ class Connection:
     token: str | None = field(default=None, repr=False)
     token_file: Path | None = None
     plugin: Exec | None = field(default=None, repr=False)
-    plugin_folder: Path | None = None  # relative commands start here
-    cluster_extension: Any = None  # what the plugin may be told of the cluster
+    plugin_folder: Path | None = None  # commands with a relative path start here
+    cluster_extension: Any = None  # facts about the cluster for the plugin
     headers: tuple[tuple[str, str], ...] = ()  # impersonation
     cluster: str = ""  # its name in the kubeconfig
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What makes the connection unsafe, said at every start."""
+        """What makes the connection unsafe; reported at every start."""
         where = f"cluster {printable(self.cluster)} ({printable(self.server, 300)}), {self.source}"
         harm = "whoever is on the way there can read our credentials and answer in the API server's place"
         if self.server.startswith("https:") and self.insecure:
@@ -167,7 +167,7 @@ def find(
 ) -> Connection:
     """The connection to use: the file given, else $KUBECONFIG, else the pod's service account, else ~/.kube/config.
 
-    A context that is asked for is looked for in files only. Proxies of the environment hold where no file names one.
+    A requested context is searched in files only. Proxies from the environment apply where no file names one.
     """
     found = _find(environ, kubeconfig, context, home or Path.home(), service_account)
     return found if found.proxy else replace(found, proxy=proxy_for(found.server, environ))
@@ -231,7 +231,7 @@ def from_files(paths: Sequence[Path], context: str | None = None) -> Connection:
 
 
 def read_file(path: Path) -> File:
-    """A kubeconfig file, typed. Neither YAML's nor our complaints quote its lines: they may be secrets."""
+    """A kubeconfig file, typed. Neither YAML's messages nor ours quote its lines: they may be secrets."""
     try:
         text = _read(path).decode("utf-8-sig")
         found = list(documents(text, lambda _: None))
@@ -256,7 +256,7 @@ def read_file(path: Path) -> File:
 
 
 def _is_server(text: str) -> bool:
-    """A URL with a host and, if it has one, a port that exists."""
+    """Whether the text is a URL with a host and, if it has one, a valid port."""
     try:
         parts = urlsplit(text)
         return text.isprintable() and parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -322,7 +322,7 @@ def _check_user(me: str, who: User) -> None:
 
 
 def _impersonation(who: User) -> tuple[tuple[str, str], ...]:
-    """Left out, we would act with more rights than the file says."""
+    """Impersonation headers. Without them we would act with more rights than the file says."""
     headers = [("Impersonate-Group", group) for group in who.impersonate_groups or ()]
     if who.impersonate:
         headers.append(("Impersonate-User", who.impersonate))
@@ -334,7 +334,7 @@ def _impersonation(who: User) -> tuple[tuple[str, str], ...]:
 
 
 def _extension(cluster: Cluster) -> Any:
-    """What exec plugins are told of a cluster (client.authentication.k8s.io/exec)."""
+    """The facts about a cluster for exec plugins (client.authentication.k8s.io/exec)."""
     for each in cluster.extensions or ():
         if isinstance(each, dict) and each.get("name") == "client.authentication.k8s.io/exec":
             return each.get("extension")
@@ -373,7 +373,7 @@ Part = TypeVar("Part")
 
 
 def _first(parts: Sequence[tuple[Path, Part | None, str]], name: str, otherwise: str) -> tuple[Path, Part]:
-    """The first part of that name, and the file it stands in."""
+    """The first part of that name, and the file that contains it."""
     for path, part, called in parts:
         if called == name and part is not None:
             return path, part

@@ -1,5 +1,7 @@
-"""Lists in pages. The head of a page says how to go on, before its objects come: so the next page is asked for while
-this one is still being read, and the server is not idle while we are busy (20,000 pods in 1.8 s instead of 2.9).
+"""Lists in pages, with one page requested ahead.
+
+The start of a page contains the token of the next one, before its objects. So the next page is requested while this one
+is still being read, and the server is not idle meanwhile (20,000 pods in 1.8 s instead of 2.9).
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import re
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-Heard = Callable[[bytearray], bool]  # told of an answer as it grows; True = has heard enough
+Heard = Callable[[bytearray], bool]  # called with an answer as it grows; True = it needs no more calls
 Fetch = Callable[[Heard], Coroutine[Any, Any, bytes | bytearray]]
 
 _REST = re.compile(rb'"continue"\s*:\s*"([^"\\]*)"')
@@ -17,7 +19,7 @@ LONGEST_HEAD = 2**16  # bytes
 
 
 def rest_of(so_far: bytes | bytearray) -> str | None:
-    """The token for what follows, "" = nothing follows, or it does not stand in front; None = not to be seen yet."""
+    """The token of the next page; "" = no next page, or the token is not at the start; None = not seen yet."""
     end = so_far.find(b'"items"', 0, LONGEST_HEAD)
     if end < 0:
         return "" if len(so_far) >= LONGEST_HEAD else None
@@ -26,7 +28,7 @@ def rest_of(so_far: bytes | bytearray) -> str | None:
 
 
 class Ahead:
-    """A page on its way. `rest` is only a hint: what the whole page says counts."""
+    """A page that is being fetched. `rest` is only a hint: the complete page counts."""
 
     def __init__(self, fetch: Fetch) -> None:
         self.rest: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -43,7 +45,7 @@ class Ahead:
         return rest is not None
 
     def _ended(self, body: asyncio.Task[Any]) -> None:
-        """Nobody may ask any more: then its failure is nobody's concern."""
+        """Mark the result as seen: if no caller waits for it any more, its failure does not matter."""
         if not self.rest.done():
             self.rest.set_result("")
         if not body.cancelled():

@@ -1,4 +1,4 @@
-"""Proxies from the environment, by Go's rules, since that is what kubectl obeys: HTTPS_PROXY, HTTP_PROXY, NO_PROXY."""
+"""Proxies from the environment, by Go's rules, as in kubectl: HTTPS_PROXY, HTTP_PROXY, NO_PROXY."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 
 def proxy_for(server: str, environ: Mapping[str, str]) -> str | None:
-    """The proxy to reach the server by; None = go there directly."""
+    """The proxy for this server; None = connect directly."""
     parts = urlsplit(server)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
     proxy = _value(environ, f"{parts.scheme}_proxy")
@@ -31,7 +31,10 @@ def _is_exempt(host: str, port: int, exempt: str) -> bool:
 
 
 def _covers(entry: str, host: str, port: int) -> bool:
-    """`*`, a network, an address, or a domain with all that is below it; the last two may name a port."""
+    """Whether the entry matches: `*`, a network, an address, or a domain with its subdomains.
+
+    The last two may name a port.
+    """
     if entry == "*":
         return True
     address = _address(host)

@@ -1,8 +1,8 @@
-"""List, then watch, for ever: one resource of the API server as a stream of batches. Keeps no objects.
+"""Lists, then watches, without end: one resource of the API server as a stream of batches. Keeps no objects.
 
-After any trouble it goes on from the last resourceVersion; where the server no longer knows that, it lists again. A
-consumer that takes `Replaced` for what it says never misses anything. Equal versions of an object are not told apart
-here: decoded objects compare equal where nothing that we read has changed (annotations in another order, say).
+After a failure it continues from the last resourceVersion. If the server no longer knows that version, it lists again.
+A consumer that handles `Replaced` correctly never misses a change. Versions of an object that differ only in fields
+that we do not read are not filtered here: their decoded objects compare equal.
 """
 
 from __future__ import annotations
@@ -23,19 +23,20 @@ from dovetail.kube.log import DEBUG, WARNING, Log, silent
 T = TypeVar("T")
 Batch = list[Event[T]]
 Deliver = Callable[[Batch[T]], Awaitable[None] | None]
-SHORT = 1.0  # seconds; a watch that ends sooner is a failure, whatever it said
-SOON = Backoff(longest=2.0)  # also how long the view stays old once the server is back
-REMIND = 300.0  # seconds between two reports of a trouble that goes on
+SHORT = 1.0  # seconds; a watch that ends sooner counts as a failure
+SOON = Backoff(longest=2.0)  # also the longest time that the view stays old after the server is back
+REMIND = 300.0  # seconds between two reports of a continuing failure
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How patient a reflector is, in seconds."""
+    """The intervals of a reflector, in seconds."""
 
     watch: float = 300.0  # a watch ends after one to two times this, and the next one begins
-    quiet: float = 150.0  # no byte for so long: the connection is dead. Servers send a bookmark a minute
-    recheck: float = 60.0  # between two looks for a resource that is not served
-    hurry: float = 2.0  # the same where objects of it are wanted
+    # Without a byte for so long, the connection counts as dead; servers send a bookmark each minute.
+    quiet: float = 150.0
+    recheck: float = 60.0  # between two checks for a resource that is not served
+    hurry: float = 2.0  # the same where objects of it are needed
     backoff: Backoff = SOON
 
 
@@ -44,25 +45,25 @@ PACE = Pace()
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a reflector is, for readiness and metrics."""
+    """The state of a reflector, for readiness and metrics."""
 
-    synced: bool  # a whole list was delivered once
-    served: bool  # the server knows the resource, and lets us read it where it is not needed
+    synced: bool  # a complete list was delivered once
+    served: bool  # the server has the resource; for an optional one, we may also read it
     connected: bool  # a watch is open
-    quiet: float  # seconds since the server last said anything; under a minute or two in an idle cluster
+    quiet: float  # seconds since the last byte from the server; under a minute or two in an idle cluster
     age: float  # seconds since a watch last showed that nothing is missed: since its last byte, or since it broke
     failures: int  # in a row
     lists: int  # since the start; grows when watches are lost
     broken: int  # lists and watches that failed, since the start
-    error: str  # the last one, kept when all is well again; "" = never
+    error: str  # the last one, kept after recovery; "" = never
 
 
 class _Again(Exception):
-    """The watch is over before its time."""
+    """The watch ended too early."""
 
 
 class Reflector(Generic[T]):
-    """One resource, as typed objects. `await run()` in a task of its own; cancel it to stop."""
+    """One resource, as typed objects. `await run()` in a separate task; cancel it to stop."""
 
     def __init__(
         self,
@@ -82,14 +83,16 @@ class Reflector(Generic[T]):
         wanted: Callable[[], bool] | None = None,
         without: str = "",
     ) -> None:
-        """`params` may hold fieldSelector and labelSelector. `deliver` gets every batch; if it returns an awaitable,
-        that is waited for, and the server with it. `first_version` "" = list the newest state in pages of `limit`.
-        `report` gets a line when something goes wrong, and one when a watch lives again. `on_watch` hears True when a
-        watch opens, and False when a list or a watch fails; `on_begin` is called before each of them is asked for.
+        """`deliver` gets every batch; if it returns an awaitable, the reflector, and so the server, waits for it.
+
+        `params` may hold fieldSelector and labelSelector. `first_version` "" = list the newest state in pages of
+        `limit`. `report` gets a line when something fails, and one when a watch works again. `on_watch` gets True when
+        a watch opens, and False when a list or a watch fails. `on_begin` is called before each list and watch request.
         `wanted`: whether a resource that is not served is needed soon. `without`: what does not work while the resource
-        may not be read; where it is given, a resource that is forbidden is taken as one that is not served."""
+        may not be read. Where it is given, a forbidden resource is treated as one that is not served.
+        """
         self.path = path
-        self.version = ""  # resourceVersion we have seen; "" = none
+        self.version = ""  # the last resourceVersion seen; "" = none
         self._api, self._deliver, self._params = api, deliver, dict(params or {})
         self._limit, self._first = limit, first_version
         self._pace, self._world, self._report = pace, world, report
@@ -100,19 +103,19 @@ class Reflector(Generic[T]):
         self._served, self._connected = True, False
         self._heard_at = self._began = world.now()
         self._lived_at = world.now()  # when a watch last showed that nothing is missed
-        self._broke_at: float | None = None  # None = all is well
+        self._broke_at: float | None = None  # None = no failure
         self._reported_at = 0.0
         self._failures = self._lists = self._broken = 0
-        self._reached = True  # the last trouble was an answer of the server
+        self._reached = True  # the last failure was an answer of the server
         self._error = ""
         self._garbled_at: str | None = None
         self._on_watch, self._on_begin, self._wanted, self._without = on_watch, on_begin, wanted, without
         self._absent: tuple[type[ApiError], ...] = (NotFound, Forbidden) if without else (NotFound,)
-        self._task: asyncio.Task[Any] | None = None  # that runs us
+        self._task: asyncio.Task[Any] | None = None  # the task that runs us
         self._renewing = False
 
     async def synced(self) -> None:
-        """Returns once the first list was delivered, or is known not to exist."""
+        """Wait until the first list was delivered, or the resource is known not to exist."""
         await self._synced.wait()
 
     @property
@@ -134,13 +137,13 @@ class Reflector(Generic[T]):
         )
 
     def renew(self) -> None:
-        """Begin the watch again from where it is: it may be dead without knowing it."""
+        """Begin the watch again from the last version: its connection may be dead without an error."""
         if self._connected and self._task is not None and not self._renewing:
             self._renewing = True
             self._task.cancel()
 
     async def run(self) -> None:
-        """Until cancelled. What `deliver` raises is raised."""
+        """Run until cancelled. Exceptions of `deliver` are raised."""
         self._task = asyncio.current_task()
         while True:
             try:
@@ -152,7 +155,8 @@ class Reflector(Generic[T]):
                 if self._must_list:
                     await self._not_served(error)
                     continue
-                self._must_list = True  # the CRD or the right went while we watched; the list will say so
+                # The CRD or the permission was removed during the watch; the list will show which.
+                self._must_list = True
                 trouble: Exception = error
             except asyncio.CancelledError:
                 if not self._renewing or (self._task is not None and self._task.uncancel() > 0):
@@ -166,7 +170,7 @@ class Reflector(Generic[T]):
             await self._recover(trouble)
 
     async def _list(self) -> None:
-        """All objects, as one `Replaced`."""
+        """Deliver all objects as one `Replaced`."""
         self._on_begin()
         items: list[T] = []
         unreadable: list[Unreadable] = []
@@ -181,12 +185,12 @@ class Reflector(Generic[T]):
                 if version and is_older(listed, self.version):
                     raise Unavailable(f"a list at {listed} is older than what was seen at {self.version}", code=504)
         except ApiError as error:
-            # The server answered, but not from that version: it knows it no more, or (restored) not yet.
+            # The server answered, but no longer has that version, or (after a restore) does not have it yet.
             self._newest = self._newest or error.code == 410 or error.code >= 500
             if isinstance(error, Gone):
-                self._limit = 0  # pages came too slowly for their token: take all at once
+                self._limit = 0  # the pages came too slowly for their token: request all at once
             raise
-        rewound = is_older(listed, self.version)  # by a list of the newest state: there is nothing newer to wait for
+        rewound = is_older(listed, self.version)  # from a list of the newest state: there is nothing newer to wait for
         if rewound:
             self._report(
                 f"{self.path}: the newest state is {listed}, after {self.version}: was etcd restored?", WARNING
@@ -200,7 +204,7 @@ class Reflector(Generic[T]):
         self._synced.set()
 
     async def _watch(self) -> None:
-        """Changes since the last version, until the server ends the watch in good order."""
+        """Deliver changes since the last version, until the server ends the watch normally."""
         self._on_begin()
         self._began, seconds = self._world.now(), self._pace.watch * (1 + self._world.chance())
         params = {
@@ -214,7 +218,7 @@ class Reflector(Generic[T]):
         async with self._api.stream(self.path, params, quiet=min(self._pace.quiet, seconds + 15)) as read:
             self._connected, self._heard_at = True, self._world.now()
             self._on_watch(True)
-            settled = asyncio.get_running_loop().call_later(SHORT, self._lives)  # an idle resource says nothing
+            settled = asyncio.get_running_loop().call_later(SHORT, self._lives)  # an idle resource sends nothing
             try:
                 while chunk := await read():
                     self._heard_at = self._world.now()
@@ -241,20 +245,23 @@ class Reflector(Generic[T]):
             self._must_list = True
             raise _Again(f"the server ended the watch: {heard.error.code} {heard.error.reason}: {heard.error.message}")
         if heard.garbled:
-            # Once may be the network; the server will say it again. Twice at the same place is the object itself.
+            # One failure may be the network: the server sends it again. A second one at this version is the object.
             self._must_list = self._garbled_at == self.version
             self._garbled_at = self.version
             raise _Again(heard.garbled)
 
     def _lives(self) -> None:
-        """The watch is open and is not about to end: nothing is missed."""
+        """Note that the watch is open and stays open: nothing is missed."""
         self._lived_at = self._world.now()
         if self._broke_at is not None:
             self._report(f"{self.path}: watching again, after {self._lived_at - self._broke_at:.1f} s", path=self.path)
             self._broke_at = None
 
     def _is_young(self) -> bool:
-        """Watches that die young say nothing of the server's health: while they do, waits grow."""
+        """Whether the watch was opened less than SHORT seconds ago.
+
+        Watches that end early do not show that the server works: meanwhile the pauses grow.
+        """
         return self._world.now() - self._began < SHORT
 
     async def _hand_over(self, batch: Batch[T]) -> None:
@@ -263,7 +270,7 @@ class Reflector(Generic[T]):
             await waiting
 
     async def _not_served(self, error: ApiError) -> None:
-        """Nothing to list: say so once, and look again now and then."""
+        """Report once that the resource is not served, and check again at intervals."""
         if self._served:
             self._served, self.version = False, ""
             self._error = str(error)
@@ -283,10 +290,11 @@ class Reflector(Generic[T]):
             waited += step
 
     async def _recover(self, trouble: Exception) -> None:
-        """Wait, longer each time. Said at first, and now and then while it goes on.
+        """Pause, longer each time. The failure is reported at first, and at intervals while it continues.
 
-        A server that answers again after it could not be reached is asked again soon: it first refuses everything, as
-        it does not know its roles yet, then the old version, and each of these would wait as long as the outage did.
+        A server that answers again after it was unreachable is asked again soon. At first it refuses all requests,
+        because it does not know its roles yet, then it refuses the old version. Each of these would otherwise wait as
+        long as the outage lasted.
         """
         reached = not isinstance(trouble, ApiError) or trouble.code > 0
         if reached and not self._reached:

@@ -1,4 +1,4 @@
-"""Trying again, and how many at once. Clock, sleep and dice are inputs, so tests neither wait nor roll."""
+"""Retries, and the number of requests at once. Clock, sleep and randomness are inputs, so that tests do not wait."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import TypeVar
 from dovetail.kube.api.errors import ApiError, Throttled, Unavailable
 
 T = TypeVar("T")
-LONGEST_RETRY_AFTER = 120.0  # seconds; a server that asks for more is asked again earlier
+LONGEST_RETRY_AFTER = 120.0  # seconds; if a server asks for more, we ask again earlier
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What the client takes from outside."""
+    """The inputs of the client from outside."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -31,7 +31,7 @@ REAL = World()
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waits that double from `first` to `longest`; each is drawn from its upper half, so that clients spread out."""
+    """Pauses that double from `first` to `longest`; each is drawn from its upper half, so that clients spread out."""
 
     first: float = 0.2
     longest: float = 30.0
@@ -51,11 +51,11 @@ BACKOFF = Backoff()
 async def retrying(
     call: Callable[[], Awaitable[T]], *, tries: int = 5, backoff: Backoff = BACKOFF, world: World = REAL
 ) -> T:
-    """The call's answer, tried again while the server is throttling or unavailable.
+    """The call's answer; it is tried again while the server throttles or is unavailable.
 
     Only for calls that may happen twice: reads, deletes, PUT and PATCH with a resourceVersion, server-side apply, and
-    Bindings that carry uid and resourceVersion (a second one gets 409, and the pod says who won). A POST without a
-    precondition may create two objects: do not hand it in here.
+    Bindings with uid and resourceVersion (a second one gets 409, and the pod shows which one succeeded). Do not use it
+    for a POST without a precondition, which may create two objects.
     """
     for failures in range(1, tries):
         try:
@@ -67,18 +67,18 @@ async def retrying(
 
 @dataclass(slots=True)
 class Gate:
-    """How many requests are under way at once: halved when the server throttles, grown by one a round otherwise.
+    """Limits the requests under way: halved when the server throttles, otherwise increased by one each round.
 
     Additive increase, multiplicative decrease. Requests under way when the first 429 comes belong to the same burst:
-    their 429s do not halve again. Who waits is let in by turns: one of each `turn` (a namespace) a round.
+    their 429s do not halve again. Waiting requests are admitted in turns: one for each `turn` (a namespace) in a round.
     """
 
     most: int = 64
     least: int = 1
     limit: float = field(init=False)
     inside: int = field(default=0, init=False)
-    throttled: int = field(default=0, init=False)  # 429s seen
-    _waiting: dict[str, deque[asyncio.Future[None]]] = field(default_factory=dict, init=False)  # next turn first
+    throttled: int = field(default=0, init=False)  # 429s received
+    _waiting: dict[str, deque[asyncio.Future[None]]] = field(default_factory=dict, init=False)  # the next turn first
     _epoch: int = field(default=0, init=False)  # halvings so far
 
     def __post_init__(self) -> None:
@@ -86,7 +86,7 @@ class Gate:
 
     @asynccontextmanager
     async def __call__(self, turn: str = "") -> AsyncIterator[None]:
-        """`async with gate(): await api.post(…)`: waits for a place and learns from what happens inside."""
+        """`async with gate(): await api.post(…)`: waits for a place, and adapts the limit to the result inside."""
         await self.enter(turn)
         epoch = self._epoch
         try:
@@ -105,7 +105,7 @@ class Gate:
             self.leave()
 
     async def enter(self, turn: str) -> None:
-        """Wait for a place; whoever has one gives it back by `leave`."""
+        """Wait for a place; the caller gives it back with `leave`."""
         if self.inside < int(self.limit) and not self._waiting:
             self.inside += 1
             return
@@ -114,7 +114,7 @@ class Gate:
         try:
             await place
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled():  # let in at the very moment of being cancelled
+            if place.done() and not place.cancelled():  # it was admitted at the moment of being cancelled
                 self.leave()
             raise
 
@@ -128,7 +128,7 @@ class Gate:
             line = self._waiting.pop(turn)
             place = line.popleft()
             if line:
-                self._waiting[turn] = line  # behind the others
+                self._waiting[turn] = line  # move it behind the others
             if not place.done():
                 self.inside += 1
                 place.set_result(None)

@@ -1,6 +1,6 @@
-"""JSON of the API server → typed objects. What one bad object breaks is itself: it is named, and the rest is read.
+"""JSON of the API server → typed objects. An object that cannot be read is reported, and the others are read.
 
-Null means absent, as in Kubernetes. That costs a second look, which only objects that fail the first one get.
+Null means absent, as in Kubernetes. Removing nulls takes a second pass, made only for objects that fail the first one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Ref(NamedTuple):
-    """Which object: names may come again, UIDs do not."""
+    """The identity of an object: names can be used again, UIDs cannot."""
 
     namespace: str  # "" for kinds without
     name: str
@@ -31,7 +31,7 @@ class Ref(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """An object that exists, but not as the type we know: a field has the wrong type, or a needed one is absent."""
+    """An object that exists, but does not fit our type: a field has the wrong type, or a required one is absent."""
 
     ref: Ref
     message: str
@@ -45,7 +45,7 @@ class _Meta(msgspec.Struct, rename="camel", frozen=True, gc=False):
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
-    """What every object has, bookmarks too."""
+    """The fields that every object has, also a bookmark."""
 
     metadata: _Meta = _Meta()
 
@@ -82,7 +82,7 @@ HEAD = msgspec.json.Decoder(Head)
 
 
 class Reader(Generic[T]):
-    """Reads objects of one type. Makes its decoders once: making them costs more than using them."""
+    """Reads objects of one type. Decoders are made once: making them costs more than using them."""
 
     def __init__(self, kind: type[T]) -> None:
         self.kind = kind
@@ -91,7 +91,7 @@ class Reader(Generic[T]):
         self._raw_page = msgspec.json.Decoder(_List[msgspec.Raw])
 
     def object(self, raw: Body | msgspec.Raw) -> T | Unreadable:
-        """The object, or which one it is that cannot be read."""
+        """The object, or the identity of one that cannot be read."""
         try:
             return self._object.decode(raw)
         except msgspec.ValidationError as error:
@@ -100,7 +100,7 @@ class Reader(Generic[T]):
             return Unreadable(ref_of(raw), printable(str(error), 300))
 
     def page(self, body: Body) -> Page[T]:
-        """A list's answer. Raises one of UNREADABLE where it is no list."""
+        """The page in a list's answer. Raises one of UNREADABLE where it is no list."""
         with collector_off():
             try:
                 found = self._page.decode(body)
@@ -117,7 +117,7 @@ class Reader(Generic[T]):
         )
 
     def _second_look(self, raw: Body | msgspec.Raw, first: Exception) -> T | Unreadable:
-        """Without nulls."""
+        """The object, read after its nulls are removed."""
         try:
             return msgspec.convert(without_nulls(msgspec.json.decode(raw)), self.kind)
         except UNREADABLE as error:
@@ -126,7 +126,7 @@ class Reader(Generic[T]):
 
 
 def ref_of(raw: Body | msgspec.Raw) -> Ref:
-    """Which object it is; nameless where not even that can be read."""
+    """The object's identity; without a name where that cannot be read."""
     try:
         return HEAD.decode(raw).ref
     except UNREADABLE:
@@ -134,7 +134,10 @@ def ref_of(raw: Body | msgspec.Raw) -> Ref:
 
 
 def is_older(version: str, than: str) -> bool:
-    """resourceVersions of one resource are numbers that grow (KEP-5504); what is no number is not compared."""
+    """Whether the version is older.
+
+    resourceVersions of one resource are growing numbers (KEP-5504); other texts are not compared.
+    """
     return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 

@@ -1,6 +1,6 @@
-"""A watch's stream → events, in batches: whatever came in one read goes on as one list. Bytes in, values out.
+"""A watch's stream → events in batches: the events of one read form one list. Bytes in, values out.
 
-However the network cuts the stream, the events are the same: lines are put together first.
+The events do not depend on how the network splits the stream: lines are put together first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LONGEST_LINE = 32 * 2**20  # bytes; etcd keeps objects of 1.5 MiB
 
 
 class Changed(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """An object as it is now, new or not."""
+    """An object as it is now, new or changed."""
 
     object: T
 
@@ -33,17 +33,17 @@ class Deleted(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
 
 class Replaced(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """All objects as they are now: whatever else you know of is gone, except the unreadable ones, which exist."""
+    """All objects as they are now. Other known objects are gone, except the unreadable ones, which exist."""
 
     items: list[T]
     unreadable: list[Unreadable]
-    rewound: bool = False  # the server's newest state is older than what it said before: etcd was restored
+    rewound: bool = False  # the server's newest state is older than what it sent before: etcd was restored
 
 
 class NotServed(msgspec.Struct, frozen=True, gc=False):
-    """The server does not know the resource (a CRD that is not installed), or it may not be read: there are no objects.
+    """There are no objects: the server does not have the resource (a CRD that is not installed), or we may not read it.
 
-    The second only where the resource is not needed.
+    The latter only where the resource is optional.
     """
 
 
@@ -52,12 +52,12 @@ Event = Changed[T] | Deleted[T] | Replaced[T] | Unreadable | NotServed
 
 @dataclass(slots=True)
 class Heard(Generic[T]):
-    """What one read of the stream said."""
+    """The content of one read of the stream."""
 
     events: list[Event[T]] = field(default_factory=list)
-    version: str = ""  # resourceVersion to go on from; "" = nothing new
-    error: Status | None = None  # the server ended the watch with these words: list again
-    garbled: str = ""  # a line that is no event; what follows it was not read
+    version: str = ""  # resourceVersion to continue from; "" = nothing new
+    error: Status | None = None  # the server ended the watch with this Status: list again
+    garbled: str = ""  # a line that is not an event; the lines after it were not read
 
 
 class Garbled(Exception):
@@ -65,14 +65,14 @@ class Garbled(Exception):
 
 
 class Lines:
-    """Puts a stream that is cut anywhere together into whole lines, copying each byte once at most."""
+    """Joins the pieces of a stream into complete lines; each byte is copied at most once."""
 
     def __init__(self) -> None:
-        self._pieces: list[bytes] = []  # of the line that has not ended
+        self._pieces: list[bytes] = []  # of the incomplete line
         self._size = 0
 
     def feed(self, chunk: bytes) -> bytes:
-        """All lines that are complete now, with their line ends; b"" while there is none."""
+        """All lines that are complete now, with their line ends; b"" if there is none."""
         end = chunk.rfind(b"\n") + 1
         if end == 0:
             self._keep(chunk)
@@ -102,14 +102,14 @@ _ENVELOPE = msgspec.json.Decoder(_Envelope)
 
 
 class WatchReader(Generic[T]):
-    """Reads whole lines of a watch. Bookmarks carry no spec, so an object is read after its envelope."""
+    """Reads complete lines of a watch. A bookmark has no spec, so an object is decoded after its envelope."""
 
     def __init__(self, reader: Reader[T]) -> None:
         self._reader = reader
         self.unreadable: dict[tuple[str, str], Unreadable] = {}  # namespace, name -> what is wrong with it
 
     def start(self, unreadable: Iterable[Unreadable]) -> None:
-        """A list came: these objects of it could not be read."""
+        """Start from a list, in which these objects could not be read."""
         self.unreadable = {(each.ref.namespace, each.ref.name): each for each in unreadable}
 
     def read(self, lines: bytes) -> Heard[T]:
@@ -124,7 +124,7 @@ class WatchReader(Generic[T]):
                 heard.events.append(self._changed(raw))
             elif kind == "DELETED":
                 heard.events.append(self._deleted(raw))
-            last = raw  # bookmarks, too, say how far we are
+            last = raw  # a bookmark also carries the current version
         if last is not None:
             heard.version = version_of(last)
         return heard
@@ -148,7 +148,7 @@ class WatchReader(Generic[T]):
 
 
 def _envelopes(lines: bytes, heard: Heard[T]) -> Iterator[_Envelope]:
-    """All at once where all are well, else one by one up to the bad one."""
+    """All envelopes in one pass where all are valid, else one by one up to the invalid one."""
     try:
         yield from _ENVELOPE.decode_lines(lines)
         return

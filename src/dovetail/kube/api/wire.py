@@ -1,7 +1,7 @@
 """Small requests with small answers, hundreds a second: kept HTTP/1.1 connections, one request at a time on each.
 
-A general client spends five times as much on a Binding as this (ADR 11). Lists, watches and whatever goes through a
-proxy take the general one.
+A general client uses five times as much CPU time for a Binding (ADR 11). Lists, watches and everything through a proxy
+use the general client.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 
 from dovetail.kube.api.http1 import Answer, Garbage, Parser
 
-KEEP = 50.0  # seconds that an idle connection is kept; API servers close theirs after 90
+KEEP = 50.0  # seconds for which an idle connection is kept; API servers close theirs after 90
 CONNECT = 10.0  # seconds
 _KEEPALIVE = (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000))
 
 
 class Broken(Exception):
-    """No answer came. `sent` False = the server surely did nothing."""
+    """No answer came. `sent` False = the server certainly did nothing."""
 
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class Broken(Exception):
 
 
 class Wire:
-    """Connections to one server. `most` at once; who comes later waits."""
+    """Connections to one server, at most `most` at once; further requests wait."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Wire:
         self._name, self._keep, self._connect_seconds = server_name, keep, connect
         self.host_header, self.prefix = url.netloc.rpartition("@")[2], url.path.rstrip("/")
         self._room = asyncio.Semaphore(most)
-        self._idle: list[tuple[_Line, float]] = []  # since when
+        self._idle: list[tuple[_Line, float]] = []  # with the time since which it is idle
         self._busy: set[_Line] = set()
         self._tls: ssl.SSLContext | None = None
 
@@ -75,7 +75,7 @@ class Wire:
             line.abort()
 
     def _kept(self, tls: ssl.SSLContext | None) -> _Line | None:
-        if tls is not self._tls:  # other certificates: what is open was opened with the old ones
+        if tls is not self._tls:  # other certificates: the open connections were made with the old ones
             for line, _ in self._idle:
                 line.abort()
             self._idle.clear()
@@ -149,7 +149,7 @@ class _Line(asyncio.Protocol):
         _notice_death(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
-        if self._answer is None:  # nobody asked: whatever it is, nothing can follow it
+        if self._answer is None:  # bytes without a request: the connection cannot be used any more
             self.abort()
             return
         try:
@@ -178,7 +178,7 @@ class _Line(asyncio.Protocol):
 
 
 def _notice_death(made: socket.socket) -> None:
-    """Within half a minute, when the other machine is gone without a word."""
+    """Have the socket detect within half a minute that the other machine is gone."""
     with suppress(OSError):
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _KEEPALIVE:

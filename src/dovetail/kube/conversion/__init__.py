@@ -1,1 +1,1 @@
-"""Typed Kubernetes objects to the model: one reading, called for files and for watches."""
+"""Typed Kubernetes objects to the model: the same functions read files and watches."""

@@ -1,8 +1,8 @@
-"""What the API server would have filled in before a scheduler sees the pod; each filling is noted.
+"""The fields that the API server would have filled in before a scheduler sees the pod; each one is noted.
 
 Priority, LimitRange defaults, requests from limits, RuntimeClass overhead and scheduling, tolerations for extended
-resources (Kubernetes' plugin/pkg/admission: priority, limitranger, runtimeclass, extendedresourcetoleration).
-Admission acts when a pod is made: one that exists is as it is.
+resources (Kubernetes' plugin/pkg/admission: priority, limitranger, runtimeclass, extendedresourcetoleration). Admission
+acts when a pod is created: a pod that exists is read unchanged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Admission:
     default_priority: tuple[str, int] | None = None  # the global default class
     limits: Mapping[str, tuple[objects.LimitRangeItem, ...]] = field(default_factory=dict)  # by namespace
     runtimes: Mapping[str, objects.RuntimeClass] = field(default_factory=dict)
-    taint_keys: frozenset[str] = frozenset()  # of the cluster's nodes: only there does a toleration matter
+    taint_keys: frozenset[str] = frozenset()  # of the cluster's nodes: a toleration matters only for these
 
     def admit(
         self, spec: objects.PodSpec, namespace: str, vendors: Vendors, where: str, problems: Problems
@@ -44,7 +44,11 @@ class Admission:
         return self.with_priority(spec, where, problems)
 
     def with_priority(self, spec: objects.PodSpec, where: str, problems: Problems) -> objects.PodSpec:
-        """All that a pod which exists may lack: the API server always writes the number, people often leave it out."""
+        """The spec with a priority number.
+
+        A pod that exists lacks nothing else: the API server always writes the number, people often leave it out of
+        files.
+        """
         return msgspec.structs.replace(spec, priority=self._priority(spec, where, problems))
 
     def _priority(self, spec: objects.PodSpec, where: str, problems: Problems) -> int:
@@ -113,7 +117,7 @@ class Admission:
 
 
 def admission(found: Objects, nodes: Iterable[Node], problems: Problems) -> Admission:
-    """The rules that the input's PriorityClasses, LimitRanges and RuntimeClasses make."""
+    """The rules from the input's PriorityClasses, LimitRanges and RuntimeClasses."""
     classes = {item.name: item.value for item in found.of("PriorityClass")}
     defaults = sorted((c.value, name) for name, c in classes.items() if c.global_default)
     for item in found.of("PriorityClass"):
@@ -134,7 +138,10 @@ def admission(found: Objects, nodes: Iterable[Node], problems: Problems) -> Admi
 
 
 def _completed(item: objects.LimitRangeItem) -> objects.LimitRangeItem:
-    """max → default → defaultRequest, and min → defaultRequest (k8s.io pkg/apis/core/v1/defaults.go)."""
+    """The item with its derived defaults: max → default → defaultRequest, and min → defaultRequest.
+
+    As in Kubernetes' pkg/apis/core/v1/defaults.go.
+    """
     default = {**item.max, **item.default}
     request = {**item.min, **default, **item.default_request}
     return msgspec.structs.replace(item, default=default, default_request=request)
@@ -159,12 +166,15 @@ def _defaulted(
 
 
 def is_extended(name: str) -> bool:
-    """k8s.io pkg/apis/core/v1/helper: a name with a domain that is not Kubernetes' own."""
+    """Whether the resource is extended: its name has a domain that is not Kubernetes' own (pkg/apis/core/v1/helper)."""
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 
 def _extended(spec: objects.PodSpec, vendors: Vendors) -> dict[str, None]:
-    """Extended resources asked for, with the counts HAMi's webhook adds: after a webhook the plugins run once more."""
+    """Requested extended resources, with the counts that HAMi's webhook adds.
+
+    After a webhook has changed a pod, the admission plugins run once more.
+    """
     names: dict[str, None] = {}
     for resources in (container.resources for container in (*spec.init_containers, *spec.containers)):
         written = (v.count for v in vendors.concerned(resources.limits) if count_by_webhook(resources, v))

@@ -1,4 +1,4 @@
-"""Resource lists as integers in the model's units: cpu in milli, everything else as it is. Wrong ones are problems."""
+"""Resource lists as integers in the model's units: cpu in milli, everything else unchanged. Wrong ones are problems."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dovetail.model import quantity
 from dovetail.model.node import CPU, MEMORY, STORAGE
 
 HIGHEST_PRIORITY = 2_000_001_000  # of Kubernetes' class system-node-critical
-LARGEST = AMOUNT.most  # more than any machine has; sums of a million of these still fit 128 bits, and floats stay exact
+LARGEST = AMOUNT.most  # more than any machine has; sums of a million of these fit 128 bits, and floats stay exact
 
 
 def text_of(value: Quantity) -> str:
     """The quantity as Kubernetes would have written it: 2, 0.5 and "500m" are all allowed in YAML."""
     if isinstance(value, str):
-        if len(value) > 64:  # checked here so that no cache ever keeps a text of 10 MB
+        if len(value) > 64:  # checked here, so that no cache keeps a text of 10 MB
             raise quantity.QuantityError(f"{printable(value, 40)!r} is not a quantity; it is far too long")
         return value.strip()
     if isinstance(value, float) and not math.isfinite(value):
@@ -29,7 +29,10 @@ def text_of(value: Quantity) -> str:
 
 
 def amount(name: str, value: Quantity) -> int:
-    """In the unit of the resource. Raises QuantityError where it is negative, fractional, huge or no quantity."""
+    """The amount in the unit of the resource.
+
+    Raises QuantityError if it is negative, fractional, huge or no quantity.
+    """
     text = text_of(value)
     if name == CPU:
         result = quantity.parse(text, 1000)
@@ -47,7 +50,7 @@ def amount(name: str, value: Quantity) -> int:
 
 
 def amounts(where: str, path: str, given: Mapping[str, Quantity], problems: Problems) -> tuple[dict[str, int], bool]:
-    """Every amount that is right, and whether all were. The others are reported as errors."""
+    """Every valid amount, and whether all were valid. The others are reported as errors."""
     result: dict[str, int] = {}
     right = True
     for name, value in given.items():
@@ -77,5 +80,5 @@ def largest(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, in
 
 
 def within_priorities(value: int) -> int:
-    """A priority as the API server allows it: a 32-bit number, at most that of Kubernetes' own highest class."""
+    """The priority within the API server's bounds: a 32-bit number, at most that of Kubernetes' own highest class."""
     return max(-(2**31), min(value, HIGHEST_PRIORITY))

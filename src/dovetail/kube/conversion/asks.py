@@ -1,7 +1,7 @@
-"""What one container asks of cards, by HAMi's rules (pkg/device/nvidia/device.go:417-450, 520-600).
+"""The cards that one container requests, by HAMi's rules (pkg/device/nvidia/device.go:417-450, 520-600).
 
-Limits before requests; percentages clamped; what HAMi's webhook fills in (the count, exclusive cores for whole cards)
-is filled in and noted. GPU memory may have a unit (card_memory.py), which HAMi does not understand.
+Limits go before requests; percentages are clamped. What HAMi's webhook fills in (the count, exclusive cores for whole
+cards) is filled in and noted. GPU memory may have a unit (card_memory.py), which HAMi does not understand.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WHOLE = 100  # per cent
 
 
 class TooManyCards(ValueError):
-    """More cards than any node is read with."""
+    """More cards than any node can have here."""
 
 
 class AskError(ValueError):
@@ -42,11 +42,11 @@ class Asked:
     asks: tuple[DeviceAsk, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)  # count resource -> cards
     wrong: str = ""
-    excess: Excess | None = None  # more cards than the bound; as many as the bound are in `asks`
+    excess: Excess | None = None  # more cards than the bound; `asks` has as many as the bound
 
 
 def asked(resources: Resources, vendors: Vendors, path: str, where: str, problems: Problems) -> Asked:
-    """The asks of one container over all vendors, in the table's order."""
+    """The asks of one container for all vendors, in the table's order."""
     result = Asked()
     asks = []
     for vendor in vendors.concerned((*resources.requests, *resources.limits)):
@@ -56,11 +56,11 @@ def asked(resources: Resources, vendors: Vendors, path: str, where: str, problem
         except AskError as error:
             problems.error(where, reader.field(error.name), str(error))
             result.wrong = result.wrong or f"{error.name}: {error}"
-            ask = reader.whole_cards()  # a pod that runs in spite of it holds no less than its cards
+            ask = reader.whole_cards()  # if the pod runs nevertheless, it holds no less than its cards
         except TooManyCards:
             result.excess = Excess(reader.field(vendor.count), CARDS_PER_CONTAINER, reader.excess)
             reader.count = CARDS_PER_CONTAINER.most
-            ask = reader.whole_cards()  # likewise, up to the bound
+            ask = reader.whole_cards()  # the same, up to the bound
         if reader.count:
             result.counts[vendor.count] = reader.count
         if ask is not None:
@@ -70,7 +70,7 @@ def asked(resources: Resources, vendors: Vendors, path: str, where: str, problem
 
 
 def count_by_webhook(resources: Resources, vendor: Vendor) -> int:
-    """The cards that HAMi's webhook writes down where a part of a card is asked for and no number; else 0."""
+    """The number of cards that HAMi's webhook writes where only a part of a card is requested; else 0."""
     stated = vendor.count in resources.limits or vendor.count in resources.requests
     return vendor.default_count if vendor.webhook and not stated and _limits_a_part(resources, vendor) else 0
 
@@ -80,7 +80,7 @@ def _limits_a_part(resources: Resources, vendor: Vendor) -> bool:
 
 
 class _Reader:
-    """One container, one vendor."""
+    """Reads the request of one container for one vendor."""
 
     def __init__(self, resources: Resources, vendor: Vendor, path: str, where: str, problems: Problems) -> None:
         self.resources = resources
@@ -88,7 +88,7 @@ class _Reader:
         self.requests: Mapping[str, Quantity] = resources.requests
         self.vendor, self.path, self.where, self.problems = vendor, path, where, problems
         self.count = 0
-        self.excess = 0  # cards, where there are more than the bound
+        self.excess = 0  # cards, if there are more than the bound
 
     def ask(self) -> DeviceAsk | None:
         self.count = self._count()
@@ -107,7 +107,7 @@ class _Reader:
         return DeviceAsk(vendor.word, self.count, memory, part, compute, plain, _resources(vendor))
 
     def _doubt_part_of_no_card(self) -> None:
-        """No card is asked for, but a part of one: nothing is given, which can hardly be meant."""
+        """Warn of a request for a part of a card but for no card: nothing is given, which is probably not intended."""
         vendor = self.vendor
         parts = [name for name in (vendor.memory, vendor.percentage, vendor.core) if self._is_wanted(name)]
         if parts and self._states(vendor.count):
@@ -124,7 +124,7 @@ class _Reader:
             return True
 
     def whole_cards(self) -> DeviceAsk | None:
-        """All of as many cards as could be read, where a part of the request could not."""
+        """An ask for whole cards, as many as could be read, where a part of the request is wrong."""
         if not self.count:
             return None
         return DeviceAsk(self.vendor.word, self.count, memory_percent=WHOLE, resources=_resources(self.vendor))
@@ -139,7 +139,7 @@ class _Reader:
         return any(self._given(name) is not None for name in names)
 
     def _number(self, name: str) -> tuple[int, bool] | None:
-        """(amount, is it whole), or None where nothing is said."""
+        """(amount, whether it is an integer), or None where nothing is stated."""
         value = self._given(name)
         if value is None:
             return None

@@ -1,9 +1,9 @@
-"""Which cards a running pod has: HAMi's device string, both ways.
+"""The cards of a running pod: HAMi's device string, written and read.
 
     uuid,VENDOR,memMiB,cores:uuid,…:;uuid,…:;     one segment per container, init containers first, each ended by `;`
 
-Positions are strict when written. When read, segments may be fewer or more than containers (HAMi 2.10 loses empty ones,
-issue #2899); then every share is charged to an app container, so that they add up and nothing that runs is forgotten.
+When written, each container has its segment. When read, segments may be fewer or more than containers (HAMi 2.10 loses
+empty ones, issue #2899). Then every share is charged to an app container, so that the sum is right.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from dovetail.kube.objects.problems import Problems, printable
 from dovetail.model.decision import Share
 from dovetail.model.pod import ContainerKind, Pod
 
-MOST_SHARES = bounds.SHARES.most  # of one pod
-NO_CARD = " ,:;0"  # all that a string without cards is made of, `,,0,0:;` included
+MOST_SHARES = bounds.SHARES.most  # shares of one pod
+NO_CARD = " ,:;0"  # the only characters of a string without cards, such as `,,0,0:;`
 
 
 class Entry(NamedTuple):
-    """One card of one container as the string says it."""
+    """One card of one container in the string."""
 
     uuid: str
     word: str
@@ -36,7 +36,7 @@ class Entry(NamedTuple):
 
 
 class AssignmentError(ValueError):
-    """The device string cannot be understood."""
+    """The device string cannot be read."""
 
 
 def encode(shares: Sequence[Share], containers: int, word: str) -> str:
@@ -49,7 +49,7 @@ def encode(shares: Sequence[Share], containers: int, word: str) -> str:
 
 
 def decode(text: str) -> tuple[tuple[Entry, ...], ...]:
-    """One tuple per segment. The text after the last `;` is a segment only if something stands there."""
+    """The entries of each segment. Text after the last `;` is a segment only if it is not empty."""
     segments = text.split(";")
     if not segments[-1].strip():
         segments.pop()
@@ -79,14 +79,14 @@ def _whole(text: str, part: str) -> int:
 
 
 class Record(NamedTuple):
-    """What one vendor's `…-allocated` annotation says."""
+    """The content of one vendor's `…-allocated` annotation."""
 
     vendor: Vendor
     segments: tuple[tuple[Entry, ...], ...]
 
 
 def has_record(annotations: Mapping[str, str], vendors: Vendors) -> bool:
-    """Whether an annotation says which cards the pod has, legibly or not."""
+    """Whether an annotation records the pod's cards, legibly or not."""
     names = (name for row in vendors.concerned(annotations) for name in (row.allocated, row.to_allocate) if name)
     return any(annotations.get(name, "").strip(NO_CARD) for name in names)
 
@@ -94,9 +94,10 @@ def has_record(annotations: Mapping[str, str], vendors: Vendors) -> bool:
 def recorded_shares(
     pod: Pod, annotations: Mapping[str, str], vendors: Vendors, where: str, problems: Problems
 ) -> tuple[Share, ...] | None:
-    """What the pod holds by its annotations, as far as it asked for it; None where no record says it legibly.
+    """What the pod holds by its annotations, limited to its request; None where no record is legible.
 
-    A client that may change a pod can write that it holds every card there is, or none of its memory.
+    The limit is needed because a client that may change a pod can write that it holds every card, or none of its
+    memory.
     """
     asked, rows = _asked(pod), vendors.concerned(annotations)
     for row in rows:
@@ -130,7 +131,7 @@ def recorded_shares(
 def _announced(
     annotations: Mapping[str, str], rows: Iterable[Vendor], asked: Mapping[str, Sequence[int]]
 ) -> list[Record]:
-    """What was written for the node's plugin, where it still names all the cards: the plugin takes out what it gave."""
+    """The record for the node's plugin, if it still names all cards: the plugin removes cards that it has given."""
     announced = [replace(row, allocated=row.to_allocate) for row in rows if row.to_allocate]
     records = _records(annotations, announced, "", Problems()) or []
     return [
@@ -139,10 +140,10 @@ def _announced(
 
 
 def _as_asked(share: Share, word: str, pod: Pod) -> Share:
-    """With the amounts that the pod states: a record may say more or less by now.
+    """The share with the amounts that the pod states: the record may have been changed since.
 
-    What it does not state follows from HAMi's settings, which may differ from ours. Other vendors than NVIDIA may give
-    more than was asked for, as they cut cards by templates; none gives less.
+    An amount that the pod does not state follows from HAMi's settings, which may differ from ours. Vendors other than
+    NVIDIA may give more than was requested, because they divide cards by templates; none gives less.
     """
     asks = pod.containers[share.container].asks if share.container < len(pod.containers) else ()
     ask = next((one for one in asks if one.vendor == word), None)
@@ -156,7 +157,7 @@ def _as_asked(share: Share, word: str, pod: Pod) -> Share:
 
 
 def _asked(pod: Pod) -> dict[str, list[int]]:
-    """Vendor -> how many cards each container asks for."""
+    """Vendor -> the number of cards that each container requests."""
     words = dict.fromkeys(ask.vendor for container in pod.containers for ask in container.asks)
     return {
         word: [sum(ask.count for ask in container.asks if ask.vendor == word) for container in pod.containers]
@@ -165,7 +166,7 @@ def _asked(pod: Pod) -> dict[str, list[int]]:
 
 
 def _is_too_much(segments: Sequence[Sequence[Entry]], asked: Sequence[int]) -> bool:
-    """By container; in all, where segments cannot be told to be the containers'."""
+    """Whether the record has more cards than requested: by container, or in total if segments and containers differ."""
     named = [len(segment) for segment in segments]
     if len(named) == len(asked):
         return any(has > wants for has, wants in zip(named, asked, strict=True))
@@ -175,7 +176,7 @@ def _is_too_much(segments: Sequence[Sequence[Entry]], asked: Sequence[int]) -> b
 def _records(
     annotations: Mapping[str, str], rows: Iterable[Vendor], where: str, problems: Problems
 ) -> list[Record] | None:
-    """What these vendors' annotations say; None where one cannot be understood."""
+    """The content of these vendors' annotations; None where one cannot be read."""
     records: list[Record] = []
     for vendor in rows:
         text = annotations.get(vendor.allocated, "") if vendor.allocated else ""
@@ -219,7 +220,7 @@ def _placed(segments: Sequence[Sequence[Entry]], kinds: Sequence[ContainerKind])
 def without_finished_init(
     shares: tuple[Share, ...], kinds: Sequence[ContainerKind], pod: objects.Pod
 ) -> tuple[Share, ...]:
-    """Once every init container ended with 0, what only they held is free (hami.md §3.5); sidecars stay."""
+    """The shares without those of init containers, once every init container ended with 0. Sidecars keep theirs."""
     names = {c.name for c, kind in zip(pod.spec.init_containers, kinds, strict=False) if kind is ContainerKind.INIT}
     ended = {
         status.name

@@ -1,7 +1,7 @@
-"""Pods and nodes held against the table of bounds before they are read: what exceeds one is named and cut.
+"""Compares pods and nodes with the table of bounds before they are read: what exceeds a bound is named and cut.
 
-A pod that exceeds a bound is refused, but it may run all the same, as another scheduler or its creator chose the node:
-then what is left of it is booked. So only the fields that exceed a bound are cut.
+A pod that exceeds a bound is refused. It may run nevertheless, because another scheduler or its creator chose the node;
+then the rest of it is booked. So only the fields that exceed a bound are cut.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Excess(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of a pod spec that has a bound, and what is left of it beyond."""
+    """A part of a pod spec that has a bound, and how to cut it."""
 
     bound: Bound
     field: str  # below the spec
@@ -63,7 +63,7 @@ def _pod_terms(given: objects.Affinity) -> Iterator[objects.PodAffinityTerm]:
 
 
 def _values(spec: objects.PodSpec) -> int:
-    """Keys, values and namespaces in rules, as each is compared or kept."""
+    """The number of keys, values and namespaces in rules: each is compared or kept."""
     total = 0
     for row in spec.topology_spread_constraints:
         total += 1 + len(row.match_label_keys) + _selector(row.label_selector)
@@ -114,10 +114,10 @@ PARTS = (
 
 
 def bounded_spec(spec: objects.PodSpec, path: str, vendors: Vendors) -> tuple[objects.PodSpec, list[Excess]]:
-    """The spec within all bounds, and which it exceeds."""
+    """The spec within all bounds, and the bounds that it exceeds."""
     found = []
     names = _resource_names(spec)
-    if len(names) > bounds.RESOURCES_PER_POD.most:  # first: admission adds a toleration for each
+    if len(names) > bounds.RESOURCES_PER_POD.most:  # first, because admission adds a toleration for each
         found.append(Excess(f"{path}.containers", bounds.RESOURCES_PER_POD, len(names)))
         spec = _with_resources(spec, frozenset(_first(names, bounds.RESOURCES_PER_POD, vendors)))
     for part in PARTS:
@@ -157,7 +157,7 @@ def _resource_names(spec: objects.PodSpec) -> dict[str, None]:
 
 
 def _first(names: Iterable[str], bound: Bound, vendors: Vendors) -> Sequence[str]:
-    """As many names as the bound allows: what every node has and what counts cards before the others."""
+    """As many names as the bound allows: resources of every node and counts of cards before the others."""
     known = {*BASE_RESOURCES, *vendors.by_count, *vendors.share_names}
     return sorted(names, key=lambda name: name not in known)[: bound.most]
 
@@ -175,9 +175,9 @@ def _with_resources(spec: objects.PodSpec, kept: frozenset[str]) -> objects.PodS
 
 
 def readable(meta: objects.Meta) -> objects.Meta:
-    """With control characters in annotations written as escapes; the API server refuses them everywhere else.
+    """The metadata with control characters in annotations escaped; the API server refuses them everywhere else.
 
-    What is read here ends in tables, conditions and logs, and files are cleaned as a whole (files/visible_bodies.py).
+    The values are printed in tables, conditions and logs. Files are cleaned as a whole (files/visible_bodies.py).
     """
     if all(text.isprintable() for text in meta.annotations.values()):
         return meta
@@ -186,7 +186,7 @@ def readable(meta: objects.Meta) -> objects.Meta:
 
 
 def bounded_meta(meta: objects.Meta, path: str, vendors: Vendors) -> tuple[objects.Meta, list[Excess]]:
-    """A pod's labels, and the annotations that say what it asks for. `path`: before `metadata`."""
+    """A pod's labels, and the annotations that state its request. `path`: the path in front of `metadata`."""
     found = []
     for name, text in meta.annotations.items():
         if len(text) > bounds.REQUEST_ANNOTATION.most and _is_request(name, vendors):
@@ -208,14 +208,14 @@ def _is_request(annotation: str, vendors: Vendors) -> bool:
 
 
 def pod_labels(labels: dict[str, str]) -> dict[str, str]:
-    """The labels of a pod, as many as are read."""
+    """The labels of a pod, at most as many as are read."""
     if len(labels) <= bounds.LABELS_PER_POD.most:
         return labels
     return dict(list(labels.items())[: bounds.LABELS_PER_POD.most])
 
 
 def listed(annotations: Mapping[str, str], name: str, bound: Bound) -> tuple[tuple[str, ...], list[Excess]]:
-    """The different entries of a list with commas, as many as are read; and what is beyond a bound."""
+    """The distinct entries of a comma-separated list, at most as many as are read; and the bounds exceeded."""
     text = annotations.get(name, "") if name else ""
     if not text:
         return (), []
@@ -232,7 +232,7 @@ def listed(annotations: Mapping[str, str], name: str, bound: Bound) -> tuple[tup
 
 
 def bounded_node(source: objects.Node, where: str, vendors: Vendors, problems: Problems) -> objects.Node:
-    """The node within all bounds; what is cut is a warning. A node whose taints are cut takes no new pods."""
+    """The node within all bounds; each cut is a warning. A node whose taints are cut takes no new pods."""
     meta, spec, status = readable(source.metadata), source.spec, source.status
     named = sum(len(image.names) for image in status.images)
     offered = status.allocatable if status.allocatable is not None else status.capacity or {}
@@ -258,7 +258,7 @@ def bounded_node(source: objects.Node, where: str, vendors: Vendors, problems: P
 
 
 def _images(images: Iterable[objects.ContainerImage], most: int) -> Iterator[objects.ContainerImage]:
-    """The first ones whose names are no more than that together."""
+    """The first images whose names are at most so many in total."""
     for image in images:
         most -= len(image.names)
         if most < 0:

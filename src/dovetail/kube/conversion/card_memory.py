@@ -1,7 +1,7 @@
-"""How much memory of a card is meant by a quantity: a plain number is MiB, a number with a unit of memory is bytes.
+"""The GPU memory that a quantity means: a plain number is MiB, a number with a unit of memory is bytes.
 
-HAMi takes every number for MiB, so that `16Gi` is 17,179,869,184 MiB there and the whole request is dropped
-silently. The API server writes thousands as `k` (`8000` is stored as `8k`), so that `k` is no unit of memory.
+HAMi reads every number as MiB, so `16Gi` is 17,179,869,184 MiB there and the whole request is dropped silently. The API
+server writes thousands as `k` (`8000` is stored as `8k`), so `k` is not a unit of memory here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dovetail.model import quantity
 
 LARGEST = CARD_NUMBER.most
 MIB = 1 << 20
-FEW_MIB = 64  # less memory than a CUDA context takes: hardly meant
+FEW_MIB = 64  # less memory than a CUDA context takes: probably not intended
 INSTEAD = "write MiB per card, such as 16384, or a unit, such as 16Gi"
 
 
@@ -24,14 +24,14 @@ class CardMemory(NamedTuple):
     """MiB per card, and what people should know about how it was read."""
 
     mib: int
-    note: str = ""  # a unit was understood
-    doubt: str = ""  # it can hardly be meant
+    note: str = ""  # a unit was read
+    doubt: str = ""  # the amount is probably not intended
 
 
 def card_memory(value: Quantity, factor: int = 1) -> CardMemory:
-    """`8192` and `8Gi` are both 8,192 MiB. Raises QuantityError where it is no amount of GPU memory.
+    """The memory: `8192` and `8Gi` are both 8,192 MiB. Raises QuantityError where it is no amount of GPU memory.
 
-    `factor`: MiB per unit of a plain number (HAMi's memoryFactor); a number with a unit needs none.
+    `factor`: MiB per unit of a plain number (HAMi's memoryFactor); it does not apply to a number with a unit.
     """
     text = text_of(value)
     amount, said = quantity.parse(text), printable(text, 40)
@@ -49,7 +49,10 @@ def card_memory(value: Quantity, factor: int = 1) -> CardMemory:
 
 
 def has_memory_unit(text: str) -> bool:
-    """True for `8Gi`, `8G`, `512Mi`; also for a plain number that the API server would store with such a unit."""
+    """Whether the text has a unit of memory: `8Gi`, `8G`, `512Mi`.
+
+    Also True for a plain number that the API server would store with such a unit.
+    """
     if text.endswith(("i", "M", "G", "T", "P", "E")):
         return True
     plain = text.lstrip("+").isdigit() or "e" in text.lower()

@@ -1,4 +1,4 @@
-"""Documents → everything a plan needs: nodes, what runs, what waits, quotas, and what is wrong with the input."""
+"""Documents → everything that a plan needs: nodes, running pods, pending pods, quotas, and problems of the input."""
 
 from __future__ import annotations
 
@@ -36,20 +36,21 @@ TEMPLATED = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "
 
 @dataclass(frozen=True, slots=True)
 class ClusterInput(Situation):
-    """The situation as the input tells it, and what is wrong with the input."""
+    """The situation that the input describes, and what is wrong with the input."""
 
     problems: tuple[Problem, ...] = ()
-    ignored: Mapping[str, int] = field(default_factory=dict)  # kind -> objects of it that say nothing to us
+    # Kind -> number of its objects, of kinds that do not matter here.
+    ignored: Mapping[str, int] = field(default_factory=dict)
     not_placed: tuple[NotPlaced, ...] = ()  # objects whose pods are not in the groups, by kind, namespace, name
-    sources: tuple[str, ...] = ()  # files that held objects
+    sources: tuple[str, ...] = ()  # files that contained objects
 
 
 def load(
     documents: Iterable[Document], settings: Settings, problems: Problems | None = None, everything: bool = False
 ) -> ClusterInput:
-    """Raises InputError where the input is structurally wrong, with everything that is wrong with it.
+    """Read the whole input. Raises InputError with all problems where the input is structurally wrong.
 
-    `everything`: the input has all there is, so that a claim or a PodGroup which is not in it does not exist.
+    `everything`: the input is complete, so that a claim or a PodGroup which is not in it does not exist.
     """
     problems = Problems() if problems is None else problems
     documents = tuple(documents)
@@ -87,7 +88,7 @@ def load(
 
 
 def _with_known_claims(pending: Sequence[Pending], volumes: Sequence[VolumeFact], problems: Problems) -> list[Pending]:
-    """A manifest seldom comes with its claims: pods are placed without those that nobody gave us, and it is said."""
+    """The pods without claims that are not in the input, with a note: a manifest is seldom given with its claims."""
     known = {fact.key for fact in volumes if isinstance(fact, Claim)}
     result = []
     for waiting in pending:
@@ -107,7 +108,7 @@ def _with_known_claims(pending: Sequence[Pending], volumes: Sequence[VolumeFact]
 
 
 def _quotas(found: Objects, pending: Iterable[Pending], vendors: Vendors, problems: Problems) -> tuple[Quota, ...]:
-    """By namespace and name. Pods that exist were admitted, and count in what Kubernetes counts."""
+    """Quotas by namespace and name. Pods that exist were admitted, and are included in Kubernetes' own counts."""
     waiting: defaultdict[str, dict[str, Mapping[str, int]]] = defaultdict(dict)  # namespace -> uid -> use
     for item in pending:
         if item.exists:
@@ -118,13 +119,13 @@ def _quotas(found: Objects, pending: Iterable[Pending], vendors: Vendors, proble
 
 
 class _Nodes(NamedTuple):
-    """Nodes as they were read, each by itself."""
+    """Nodes, each read separately."""
 
     found: Mapping[str, tuple[Found, NodeReading]]  # Node objects
     all: tuple[Node, ...]  # with those of pools, by name
 
     def settled(self, bound: Sequence[Bound], problems: Problems) -> tuple[Node, ...]:
-        """In the light of each other, and of the cards that pods hold."""
+        """The nodes, checked against each other and against the cards that pods hold."""
         oldest_first = sorted(self.found.values(), key=lambda each: joined(each[0].value))
         nodes = settled_nodes((reading for _, reading in oldest_first), (item.held for item in bound))
         for name, node in nodes.items():
@@ -160,7 +161,7 @@ def _nodes(found: Objects, vendors: Vendors, problems: Problems) -> _Nodes:
 def _by_known_nodes(
     bound: Sequence[Bound], nodes: Sequence[Node], problems: Problems
 ) -> tuple[tuple[RunningPod, ...], tuple[RunningPod, ...]]:
-    """Pods on nodes of the input, and those on others, each by node, namespace and name."""
+    """Pods on nodes of the input, and those on other nodes; each by node, namespace and name."""
     known = {node.name for node in nodes}
     for item in bound:
         if item.running.node not in known:
@@ -173,7 +174,10 @@ def _by_known_nodes(
 def _warn_of_substrings(
     pending: Iterable[Pending], nodes: Sequence[Node], vendors: Vendors, problems: Problems
 ) -> None:
-    """HAMi matches types as substrings (`H20` also takes an H200); we match whole tokens, and say where it matters."""
+    """Warn where HAMi matches more types than we do.
+
+    HAMi matches types as substrings (`H20` also accepts an H200); we match whole tokens.
+    """
     models: dict[str, set[str]] = {}  # vendor -> models in the cluster
     for node in nodes:
         for device in node.devices:
@@ -193,7 +197,7 @@ def _warn_of_substrings(
 
 
 def _above(where: str) -> str:
-    """What stands before a pod's metadata in the object that was read: `file#2 Deployment default/web`."""
+    """The text in front of a pod's metadata in the object that was read: `file#2 Deployment default/web`."""
     return "spec.template." if where.split(" ")[-2:][0] in TEMPLATED else ""
 
 

@@ -1,7 +1,7 @@
-"""HAMi's device-config.yaml → the vendors table, so that a cluster with renamed resources is read as it is.
+"""HAMi's device-config.yaml → the vendors table, so that a cluster with renamed resources is read correctly.
 
-The keys are those of hami.md §2.6 (HAMi v2.10, charts/hami/templates/scheduler/device-configmap.yaml). A ConfigMap that
-wraps the file is accepted too. Unknown keys are warned of; a wrong type is an error that names the key.
+The keys are those of HAMi v2.10, charts/hami/templates/scheduler/device-configmap.yaml. A ConfigMap that contains the
+file is accepted too. Unknown keys cause a warning; a wrong type is an error that names the key.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SECTIONS: dict[str, dict[str, dict[str, str]]] = {
     "biren": {"Biren": _NAMES},
 }
 
-# Keys that mean something to HAMi's webhook or plugin and nothing to the choice of a card: their type is all we check.
+# Keys that matter to HAMi's webhook or plugin, but not to the choice of a card: only their type is checked.
 UNUSED: dict[str, type | tuple[type, ...]] = {
     "overwriteEnv": bool,
     "deviceMemoryScaling": (int, float),
@@ -74,7 +74,7 @@ UNUSED: dict[str, type | tuple[type, ...]] = {
     "templates": list,
 }
 _LISTED = {**_NAMES, "resourceName": "count", "memoryFactor": "memory_factor"}  # iluvatars[], vnpus.configs[]
-_LARGEST = 2**31 - 1  # HAMi keeps these as int32
+_LARGEST = 2**31 - 1  # HAMi stores these as int32
 
 
 def read_device_config(source: str, text: str, problems: Problems, base: Vendors = DEFAULT_VENDORS) -> Vendors:
@@ -154,7 +154,7 @@ def _check_unused(source: str, path: str, content: Mapping[Any, Any], known: set
 def _changed(
     place: tuple[str, str], row: Vendor, content: Mapping[Any, Any], fields: Mapping[str, str], problems: Problems
 ) -> Vendor:
-    """The row with what the file says; `place` is the file and the path inside it."""
+    """The row with the file's values; `place` is the file and the path inside it."""
     source, path = place
     changes: dict[str, Any] = {}
     for key, name in fields.items():
@@ -167,7 +167,7 @@ def _changed(
         elif name == "count" and not value:
             problems.fatal(source, f"{path}.{key}", "must name a resource")
         elif name == "memory_factor" and value == 0:
-            changes[name] = 1  # HAMi's own reading of an unset factor
+            changes[name] = 1  # HAMi reads an unset factor as 1
         else:
             changes[name] = value
     return replace(row, **changes)

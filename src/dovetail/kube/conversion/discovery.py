@@ -1,6 +1,6 @@
-"""Cards of a plain node: NVIDIA's GPU feature discovery labels, with the vendor's own plugin handing out cards.
+"""Cards of a node without HAMi: from NVIDIA's GPU feature discovery labels; the vendor's own plugin hands them out.
 
-There kubelet picks the card, so each is one slot, and replicas (time-slicing, MPS) are never taken for more cards
+There kubelet picks the card, so each card is one slot. Replicas (time-slicing, MPS) are never counted as more cards
 (NVIDIA k8s-device-plugin, docs on sharing: `nvidia.com/gpu.replicas`, `-SHARED`).
 """
 
@@ -29,7 +29,10 @@ class Discovered(NamedTuple):
 def discover(
     node: str, labels: Mapping[str, str], allocatable: Mapping[str, int], vendors: Vendors, tell: Teller
 ) -> Discovered:
-    """As many cards as can be asked for: labels tell what they are, and say nothing of a resource nobody hands out."""
+    """The node's cards, as many as are allocatable.
+
+    Labels only describe cards: without a device plugin there are none.
+    """
     devices: list[Device] = []
     for vendor in vendors.rows:
         count = allocatable.get(vendor.count)
@@ -44,7 +47,7 @@ def discover(
 
 
 class Teller(NamedTuple):
-    """A problem collector that knows which node is meant."""
+    """A problem collector for one node."""
 
     where: str
     problems: Problems

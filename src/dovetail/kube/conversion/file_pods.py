@@ -1,6 +1,6 @@
-"""Pods of files, as the API server would have stored them → what they ask for and hold, by reading.py.
+"""Pods of files, as the API server would have stored them → their requests and what they hold, by reading.py.
 
-A pod that exists is read as it is; one that is still to be made is admitted first (admission.py).
+A pod that exists is read unchanged; a pod that is still to be created is admitted first (admission.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A pod that holds a node."""
+    """A pod that has a node."""
 
     held: Held
     where: str
@@ -46,7 +46,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What reading a pod needs to know."""
+    """What is needed to read a pod."""
 
     settings: Settings
     admission: Admission
@@ -59,7 +59,7 @@ class Context:
 
 
 def stored_pod(item: Found, uids: set[str], context: Context) -> objects.Pod:
-    """With its names and uid. Everything that is held is held by a uid, so no two pods may share one."""
+    """The pod with its names and uid. Holdings are booked by uid, so no two pods may share one."""
     uid = item.value.metadata.uid or f"{item.namespace}/{item.name}"
     if uid in uids:
         context.problems.warning(
@@ -71,7 +71,7 @@ def stored_pod(item: Found, uids: set[str], context: Context) -> objects.Pod:
 
 
 def bound_pod(source: objects.Pod, who: Owners, where: str, context: Context) -> Bound:
-    quiet = Problems()  # what is noted of a pod that runs already helps nobody; what is wrong is worth a warning
+    quiet = Problems()  # notes about a running pod do not help; errors become warnings
     pod = identified(_as_it_is(source, where, context, quiet), source, who, where, context.problems)
     for problem in quiet.found():
         if problem.severity == "error":
@@ -81,7 +81,7 @@ def bound_pod(source: objects.Pod, who: Owners, where: str, context: Context) ->
 
 
 def pending_pod(item: Found, source: objects.Pod, context: Context) -> Pod:
-    """A pod that waits, or one that is still to be made, as the API server would store it."""
+    """A pending pod, or one that is still to be created, as the API server would store it."""
     if exists(item.value):
         return _as_it_is(source, item.where, context, context.problems)
     return made_pod(item, source, "spec", context)
@@ -104,7 +104,7 @@ def made_pod(item: Found, source: objects.Pod | objects.PodTemplate, path: str, 
 
 
 def is_left_out(item: Found, context: Context) -> bool:
-    """The API server refuses every Binding, and every new pod, in a namespace that is being deleted."""
+    """Whether the pod's namespace is being deleted: the API server refuses every Binding and every new pod there."""
     namespace = context.namespaces.get(item.namespace)
     if namespace is None or not is_ending(namespace):
         return False
@@ -114,5 +114,8 @@ def is_left_out(item: Found, context: Context) -> bool:
 
 
 def exists(source: objects.Pod) -> bool:
-    """Read from a cluster, where every pod has a uid, or running somewhere; else it is still to be made."""
+    """Whether the pod exists: it has a uid, as every pod of a cluster, or has a node.
+
+    Else it is still to be created.
+    """
     return bool(source.metadata.uid or source.spec.node_name)

@@ -1,7 +1,7 @@
-"""Pods that name a PodGroup, gathered: the engine is offered all members that wait, as one group.
+"""Pods that name a PodGroup, collected: the engine gets all waiting members as one group.
 
 The rule for files and for the live scheduler: a pod that names a gang is never placed alone. While its PodGroup is not
-known, it waits with `GroupUnknown` and says what is missing.
+known, it waits with `GroupUnknown`, and the message says what is missing.
 """
 
 from __future__ import annotations
@@ -27,28 +27,31 @@ from dovetail.kube.objects.problems import Problems
 from dovetail.model.pod import Group, Pod, Refusal
 from dovetail.model.reason import Reason
 
-WAIT, ALONE = UNKNOWN_GROUP = ("wait", "alone")  # what becomes of a pod whose PodGroup is not known
+WAIT, ALONE = UNKNOWN_GROUP = ("wait", "alone")  # what happens to a pod whose PodGroup is not known
 
 
 class Gangs:
-    """Which pods belong together. Which of them hold a node is counted by the engine (engine/rights/members.py)."""
+    """Which pods belong together. The engine counts those that have a node (engine/rights/members.py)."""
 
     def __init__(self, unknown: str = WAIT, standing: Standing = Standing.LISTED) -> None:
-        """`unknown`: one of UNKNOWN_GROUP; Kubernetes' own PodGroups are always waited for, as kube-scheduler does.
-        `standing`: of kinds of which nothing else is said."""
+        """`unknown`: one of UNKNOWN_GROUP. `standing`: that of kinds for which none is set.
+
+        For Kubernetes' own PodGroups, pods always wait, as with kube-scheduler.
+        """
         self._unknown, self._default = unknown, standing
-        self._minimums: dict[str, dict[str, int]] = {}  # key -> API version -> minimum: it may be served in several
+        # Key -> API version -> minimum: the kind may be served in several.
+        self._minimums: dict[str, dict[str, int]] = {}
         self._waiting: dict[str, dict[str, Pod]] = {}  # key -> uid -> member without a node
         self._key_of: dict[str, str] = {}  # uid of a waiting member -> key
         self._standing: dict[str, dict[str, Standing]] = {}  # API group -> API version -> standing
         self._served: set[str] = set()  # API groups whose PodGroups were listed once
         self._withheld: dict[str, None] = {}  # keys of gangs that wait because their kind is behind
-        self._touched: dict[str, None] = {}  # keys of gangs with other members than before
+        self._touched: dict[str, None] = {}  # keys of gangs whose members have changed
 
     # ---- members ------------------------------------------------------------------------------------------------
 
     def waits(self, pod: Pod) -> bool:
-        """Note a pod that waits; whether it is offered to the engine with its gang, and not by itself."""
+        """Note a waiting pod; returns whether it is offered to the engine with its gang, and not alone."""
         self.forget(pod.uid)
         if not pod.group:
             return False
@@ -57,7 +60,7 @@ class Gangs:
         return self.touch(pod.group)
 
     def forget(self, uid: str) -> None:
-        """The pod waits no more, or is another one now."""
+        """Forget a pod that waits no more, or that is another one now."""
         key = self._key_of.pop(uid, None)
         if key is None:
             return
@@ -68,31 +71,31 @@ class Gangs:
         self.touch(key)
 
     def touch(self, key: str) -> bool:
-        """A gang has other members than before; whether it is one, and its pods are not placed alone."""
+        """Note that a gang's members have changed; returns whether it is a gang whose pods are not placed alone."""
         in_gang = bool(key) and not self._places_alone(key)
         if in_gang:
             self._touched[key] = None
         return in_gang
 
     def members(self, key: str) -> list[str]:
-        """UIDs of the members that wait, those included that are being bound."""
+        """UIDs of the waiting members, including those that are being bound."""
         return list(self._waiting.get(key, ()))
 
     def take_touched(self) -> list[Group]:
-        """Gangs with other members than at the last call, as they are now."""
+        """Gangs whose members have changed since the last call, as they are now."""
         touched, self._touched = self._touched, {}
         return [group for key in touched for group in self.groups(key)]
 
     # ---- what the engine is offered -----------------------------------------------------------------------------
 
     def group(self, pod: Pod) -> Group:
-        """The pod alone, or with all that wait with it."""
+        """The pod alone, or with all waiting members of its gang."""
         if not pod.group or self._places_alone(pod.group):
             return _alone(pod)
         return self._group(pod.group, self._waiting.get(pod.group, {pod.uid: pod}))
 
     def groups(self, key: str) -> list[Group]:
-        """The members of one gang that wait: one group, or one each where they are placed alone."""
+        """The waiting members of one gang: one group, or one each where they are placed alone."""
         waiting = self._waiting.get(key)
         if not waiting:
             return []
@@ -101,7 +104,7 @@ class Gangs:
         return [self._group(key, waiting)]
 
     def minimum(self, key: str) -> int:
-        """0: there is no such group."""
+        """The gang's minimum; 0 = there is no such group."""
         return max(self._minimums.get(key, {}).values(), default=0)
 
     def _group(self, key: str, waiting: dict[str, Pod]) -> Group:
@@ -112,7 +115,7 @@ class Gangs:
         return Group(key, tuple(pod if pod.refusal is not None else replace(pod, refusal=refusal) for pod in pods))
 
     def _refusal(self, key: str) -> Refusal | None:
-        """Why no member can be placed, whatever the nodes are."""
+        """Why no member can be placed on any node."""
         if missing := self._missing(key):
             return Refusal(Reason.GROUP_UNKNOWN, missing)
         beyond = too_many_members(group_name(key), self.minimum(key))
@@ -132,13 +135,16 @@ class Gangs:
         return why_unknown(name, standing, others)
 
     def is_undecided(self, key: str) -> bool:
-        """Whether the gang waits until its kind can be looked at again, and is offered again then."""
+        """Whether the gang waits until its kind can be read again, and is offered again then."""
         api_group = group_name(key).api_group
         return key in self._withheld or (self.standing(api_group) is Standing.NOT_SERVED and api_group in self._served)
 
     def _places_alone(self, key: str) -> bool:
-        """Where asked for, and where it is certain that there is no PodGroup: a kind that was served once is believed
-        to be gone by no 404, which an API server that has just started also answers."""
+        """Whether members are placed alone: it is configured, and the PodGroup certainly does not exist.
+
+        If a kind was served once, a 404 does not prove that it is gone: an API server that has just started also
+        answers 404.
+        """
         api_group = group_name(key).api_group
         standing = self.standing(api_group)
         if self._unknown != ALONE or api_group == KUBERNETES or self.minimum(key):
@@ -150,12 +156,12 @@ class Gangs:
     # ---- PodGroups ----------------------------------------------------------------------------------------------
 
     def standing(self, api_group: str) -> Standing:
-        """The best of its API versions: they serve the same objects."""
+        """The best standing among its API versions: they serve the same objects."""
         said = self._standing.get(api_group, {}).values()
         return min(said, key=lambda one: one.value, default=self._default)
 
     def stand(self, api_group: str, version: str, standing: Standing) -> list[str]:
-        """What is known of a kind now; returns the keys of gangs for which that is news."""
+        """Set what is known of a kind; returns the keys of gangs that this affects."""
         before = self.standing(api_group)
         self._standing.setdefault(api_group, {})[version] = standing
         now = self.standing(api_group)
@@ -165,7 +171,7 @@ class Gangs:
         if now is Standing.BEHIND and before is Standing.NOT_SERVED:
             self._withheld.update(dict.fromkeys(unknown))
         if now is before or now is Standing.BEHIND:
-            return []  # a gang that is being decided goes on; one with news from its members waits
+            return []  # a gang that is being decided continues; one with news from its members waits
         if before is Standing.BEHIND:
             keys = [key for key in self._withheld if group_name(key).api_group == api_group]
             for key in keys:
@@ -178,19 +184,19 @@ class Gangs:
         return any(group_name(key).api_group == api_group and not self.minimum(key) for key in self._waiting)
 
     def set_groups(self, api_group: str, sources: Iterable[objects.PodGroup], version: str = "") -> list[str]:
-        """All there are of this API group in this version; returns the keys of those that changed."""
+        """Set all PodGroups of this API group in this version; returns the keys of those that changed."""
         given = {_name(api_group, source): source.spec for source in sources}
         gone = self.keep_groups(api_group, given, version)
         return gone + [key for name, spec in given.items() for key in self.set_group(name, spec, version)]
 
     def keep_groups(self, api_group: str, names: Iterable[GroupName], version: str = "") -> list[str]:
-        """No others are there any more; returns the keys of those that are gone."""
+        """Drop all PodGroups but these; returns the keys of those that are gone."""
         there = {name.key for name in names}
         lost = [key for key, said in self._minimums.items() if version in said and group_name(key)[0] == api_group]
         return [changed for key in lost if key not in there for changed in self._set(key, version, 0)]
 
     def set_group(self, name: GroupName, spec: objects.PodGroupSpec, version: str = "") -> list[str]:
-        """A PodGroup as it is now; returns the keys of gangs for which that is news."""
+        """Set a PodGroup; returns the keys of gangs that this affects."""
         minimum, _, _ = minimum_of(name.api_group, spec)
         return self._set(name.key, version, minimum)
 
@@ -201,7 +207,10 @@ class Gangs:
         return self._set(name.key, version, 0)
 
     def _set(self, key: str, version: str, minimum: int) -> list[str]:
-        """The keys of gangs for which this minimum is news; 0: the PodGroup is not there in this version."""
+        """Set a minimum; returns the keys of gangs that this affects.
+
+        0: the PodGroup does not exist in this version.
+        """
         before = self.minimum(key)
         said = {**self._minimums.pop(key, {}), version: minimum}
         if there := {each: count for each, count in said.items() if count}:
@@ -212,7 +221,7 @@ class Gangs:
         return [key] if now and before else [key, *self._unknown_namesakes(group_name(key))]
 
     def _unknown_namesakes(self, name: GroupName) -> list[str]:
-        """Gangs that wait for a PodGroup of this name of another kind: what they say names the kinds that there are."""
+        """Gangs that wait for a PodGroup of this name of another kind: their messages name the kinds that exist."""
         keys = (name._replace(api_group=other).key for other in FIELDS if other != name.api_group)
         return [key for key in keys if key in self._waiting and not self.minimum(key)]
 
@@ -226,7 +235,7 @@ def _name(api_group: str, source: objects.PodGroup) -> GroupName:
 
 
 class Waiting(Protocol):
-    """A pod of a file that is to be placed, and where it stands."""
+    """A pod of a file that is to be placed, and its position in the file."""
 
     @property
     def pod(self) -> Pod: ...
@@ -242,7 +251,7 @@ def groups_of(
     unknown: str = WAIT,
     standing: Standing = Standing.GIVEN,
 ) -> tuple[Group, ...]:
-    """What files hold, as groups in the order in which they are served. `running`: pods that hold a node."""
+    """The groups of files, in the order in which they are placed. `running`: pods that have a node."""
     gangs = Gangs(unknown, standing)
     for item in pod_groups:
         minimum, field, message = minimum_of(item.group, item.value.spec)
@@ -257,7 +266,7 @@ def groups_of(
             name = group_name(waiting.pod.group)
             message = f"{name} is not in the input; the pod is placed on its own"
             problems.warning(waiting.where, FIELDS[name.api_group], message)
-    groups: dict[str, list[Group]] = {}  # by the gang's key or the pod's
+    groups: dict[str, list[Group]] = {}  # by the key of the gang or of the pod
     for pod in (waiting.pod for waiting in pending):
         if pod.group not in groups:
             groups[pod.group or pod.key] = gangs.groups(pod.group) if pod.group else [_alone(pod)]

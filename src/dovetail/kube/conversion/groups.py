@@ -1,7 +1,7 @@
-"""PodGroups: which one a pod names, how many members it needs, and what is said while it is not there.
+"""PodGroups: which one a pod names, how many members it needs, and the message while it does not exist.
 
-Kinds and labels: scheduler-plugins Coscheduling and its older twin (Koordinator), Kubernetes' own, Volcano's. Files and
-the live scheduler share every definition here.
+Kinds and labels: scheduler-plugins Coscheduling and its older variant (Koordinator), Kubernetes' own, Volcano's. Files
+and the live scheduler share every definition here.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ LABELS = {
     "pod-group.scheduling.sigs.k8s.io": "scheduling.sigs.k8s.io",
 }
 VOLCANO = "scheduling.k8s.io/group-name"
-FIELDS = {  # API group -> where a pod names a PodGroup of it
+FIELDS = {  # API group -> the field in which a pod names a PodGroup of it
     KUBERNETES: "spec.schedulingGroup.podGroupName",
     **{api_group: f"metadata.labels.{label}" for label, api_group in LABELS.items()},
     "scheduling.volcano.sh": f"metadata.annotations.{VOLCANO}",
 }
-LONGEST_NAME = 253  # of a PodGroup: a name that is cut to one character more names none
+LONGEST_NAME = 253  # of a PodGroup: a name cut to one character more matches none
 
 
 class GroupName(NamedTuple):
-    """One PodGroup. Two of the same name and of different API groups are two gangs."""
+    """One PodGroup. Two with the same name and different API groups are two gangs."""
 
     api_group: str
     namespace: str
@@ -48,16 +48,16 @@ class GroupName(NamedTuple):
 class Standing(Enum):
     """What is known of the PodGroups of one API group."""
 
-    GIVEN = auto()  # in files: a PodGroup that is not among them was not given to us
+    GIVEN = auto()  # from files: a PodGroup that is not among them was not given
     LISTED = auto()  # all of them are known: one that is not among them does not exist
-    BEHIND = auto()  # not known to be as current as pods
-    NOT_SERVED = auto()  # the API server knows no such kind
+    BEHIND = auto()  # possibly older than the pods
+    NOT_SERVED = auto()  # the API server has no such kind
 
 
 def named_group(meta: objects.Meta, spec: objects.PodSpec, namespace: str) -> str:
     """The key of the PodGroup that a pod names; "" = none.
 
-    Kubernetes' own field first (kubernetes.md §5.4), then labels, then Volcano's annotation.
+    Kubernetes' own field goes first (KEP-4671), then labels, then Volcano's annotation.
     """
     if spec.scheduling_group is not None and spec.scheduling_group.pod_group_name:
         return GroupName(KUBERNETES, namespace, spec.scheduling_group.pod_group_name).key
@@ -78,9 +78,9 @@ def group_name(key: str) -> GroupName:
 
 
 def minimum_of(api_group: str, spec: objects.PodGroupSpec) -> tuple[int, str, str]:
-    """How many members must be placed together; the field that says so, and what is wrong with it ("" = nothing).
+    """How many members must be placed together; the field with this number, and what is wrong with it ("" = nothing).
 
-    Kubernetes' own PodGroups have a policy: `gang` with a minimum, or `basic`, which asks for no company.
+    Kubernetes' own PodGroups have a policy: `gang` with a minimum, or `basic` without one.
     """
     gang = spec.scheduling_policy.gang
     field = "spec.minMember"
@@ -93,7 +93,7 @@ def minimum_of(api_group: str, spec: objects.PodGroupSpec) -> tuple[int, str, st
 
 
 def too_many_members(name: GroupName, minimum: int) -> str:
-    """Why pods of a gang are not placed that must have more members than the bound; "" = it has not."""
+    """Why pods of a gang with a minimum above the bound are not placed; "" = it is within the bound."""
     if minimum <= GANG_MEMBERS.most:
         return ""
     field = "spec.schedulingPolicy.gang.minCount" if name.api_group == KUBERNETES else "spec.minMember"
@@ -115,7 +115,7 @@ def why_unknown(name: GroupName, standing: Standing, others: tuple[str, ...] = (
 
 
 def _named_by(api_group: str) -> str:
-    """`label scheduling.x-k8s.io/pod-group`"""
+    """How a pod names the group: `label scheduling.x-k8s.io/pod-group`."""
     field = FIELDS[api_group]
     for place, what in (("metadata.labels.", "label "), ("metadata.annotations.", "annotation ")):
         if field.startswith(place):

@@ -1,7 +1,7 @@
-"""Annotations, labels and resources whose names are nearly right: `hami.io/gpu-schedular-policy`, `nvidia.com/gpu-mem`.
+"""Misspelt names of annotations, labels and resources: `hami.io/gpu-schedular-policy`, `nvidia.com/gpu-mem`.
 
-Kubernetes accepts any name, and one that no component reads changes nothing. Only names that are nearly a known one
-are named here: the domains belong to vendors, who have names of their own (`nvidia.com/mig-1g.5gb`).
+Kubernetes accepts any name, and a name that no component reads has no effect. Only names that resemble a known one are
+reported: the domains belong to vendors, who have other names (`nvidia.com/mig-1g.5gb`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OUR_OTHERS = ("dovetail.dev/enforcer", "dovetail.dev/epoch", "dovetail.dev/bound
 GROUP_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 
-# Right names that resemble ours: of HAMi's, the vendors' and Volcano's own parts.
+# Correct names that resemble ours: names of HAMi's, the vendors' and Volcano's own components.
 OTHERS = frozenset(
     (
         *("hami.io/vgpu-node", "hami.io/vgpu-time", "hami.io/bind-phase", "hami.io/bind-time", "hami.io/mutex.lock"),
@@ -46,19 +46,19 @@ _JOINTS = re.compile(r"[-_.]")
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What is known, of one table of vendors."""
+    """The known names for one table of vendors."""
 
     annotations: frozenset[str]
     labels: frozenset[str]
     resources: frozenset[str]
-    parts: frozenset[str]  # of the resources those that are parts of cards
-    not_for_labels: frozenset[str]  # right elsewhere
-    right: frozenset[str]  # somewhere, whether we read it or others do
+    parts: frozenset[str]  # resources that are parts of cards
+    not_for_labels: frozenset[str]  # correct elsewhere, but not as labels
+    right: frozenset[str]  # correct somewhere, for us or for other components
     domains: tuple[str, ...]  # "hami.io/"
-    endings: Mapping[str, str]  # what follows an annotation's domain -> its whole name
+    endings: Mapping[str, str]  # an annotation's name without its domain -> its whole name
 
     def may_be_a_slip(self, name: str) -> bool:
-        """False at once for nearly all names that have nothing to do with scheduling."""
+        """Whether the name may be misspelt. Quickly False for nearly all names that do not concern scheduling."""
         if len(name) > LONGEST_LOOKED_AT or name in self.right or name.startswith(OTHERS_PREFIXES):
             return False
         return name.startswith(self.domains) or name.rpartition("/")[2] in self.endings
@@ -82,7 +82,7 @@ def names_of(vendors: Vendors) -> Names:
 def check_pod_names(
     meta: objects.Meta, spec: objects.PodSpec, path: str, names: Names, where: str, problems: Problems
 ) -> None:
-    """`path`: of the spec, beside which the metadata stand."""
+    """Report misspelt names of a pod. `path`: the spec's; the metadata are beside it."""
     beside = f"{path.removesuffix('spec')}metadata" if path.endswith("spec") else "metadata"
     for place, given, known in (
         ("annotations", meta.annotations, names.annotations),
@@ -100,7 +100,7 @@ def check_pod_names(
 def check_workload_names(
     kind: str, meta: objects.Meta, template: objects.Meta, names: Names, where: str, problems: Problems
 ) -> None:
-    """Annotations and labels that belong to the pods, on the workload that makes them: nothing reads them there."""
+    """Report annotations and labels on a workload that belong on its pods: no component reads them there."""
     for place, given, inside, known in (
         ("annotations", meta.annotations, template.annotations, names.annotations),
         ("labels", meta.labels, template.labels, names.labels),
@@ -115,7 +115,7 @@ def _check_resources(given: objects.Resources, path: str, names: Names, where: s
     for part, amounts in (("limits", given.limits), ("requests", given.requests)):
         for name in islice(amounts, MOST_LOOKED_AT):
             if part == "requests" and name in given.limits:
-                continue  # named there already
+                continue  # reported there already
             likely = likely_name(name, names.resources, names) if names.may_be_a_slip(name) else ""
             if likely:
                 message = f"is no resource that HAMi or Dovetail knows; did you mean {likely}?"
@@ -142,7 +142,7 @@ def _slip(name: str, known: Iterable[str], names: Names) -> str:
 
 
 def likely_name(name: str, known: Iterable[str], names: Names) -> str:
-    """The known name that this one is nearly, of the same domain if there is one; "" = none."""
+    """The known name that this one resembles, of the same domain if there is one; "" = none."""
     domain, _, ending = name.rpartition("/")
     for ours, hamis in (NODE, DEVICE):
         if f"{domain}/" == OUR_DOMAIN and ending == hamis.rpartition("/")[2]:

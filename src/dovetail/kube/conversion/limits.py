@@ -12,7 +12,10 @@ MOST_NAMED = 20  # resources of one container
 
 
 def check_limits(resources: Resources, path: str, where: str, problems: Problems) -> None:
-    """GPUs and other extended resources need a limit equal to the request; no request may exceed its limit."""
+    """Report limits that are refused.
+
+    GPUs and other extended resources need a limit equal to the request; no request may exceed its limit.
+    """
     named = 0
     for name, value in resources.requests.items():
         message = _refused(name, value, resources.limits.get(name))
@@ -22,7 +25,7 @@ def check_limits(resources: Resources, path: str, where: str, problems: Problems
 
 
 def _refused(name: str, request: Quantity, limit: Quantity | None) -> str:
-    """Why the API server refuses the pair; "" = it does not, or the amount is wrong and was complained of."""
+    """Why the API server refuses the pair; "" = it does not, or the amount is wrong and was reported."""
     equal = is_extended(name) or name.startswith("hugepages-")
     if limit is None:
         write = f"write limits.{printable(name)}: {printable(str(request), 40)}"

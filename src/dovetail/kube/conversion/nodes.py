@@ -1,4 +1,4 @@
-"""Node objects and our cluster file's pools → the model's nodes: capacity, cards, links and who enforces the choice."""
+"""Node objects and pools of our cluster file → the model's nodes: capacity, cards, links and the enforcer."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ NVLINK, SAME_NUMA, ACROSS = 600, 20, 10  # pair scores, see pools.py
 
 
 class NodeReading(NamedTuple):
-    """A node, and where its cards are known from."""
+    """A node, and the source of its cards."""
 
     node: Node
     source: CardSource
-    declared: bool  # the node says itself which enforcer it has
+    declared: bool  # the node itself states its enforcer
 
 
 def node_from(found: Found, vendors: Vendors, problems: Problems) -> Node:
@@ -48,7 +48,7 @@ def node_from(found: Found, vendors: Vendors, problems: Problems) -> Node:
 
 
 def read_node(found: Found, vendors: Vendors, problems: Problems) -> NodeReading:
-    """A Kubernetes Node, and where its cards are known from."""
+    """A Kubernetes Node, and the source of its cards."""
     source = bounded_node(found.value, found.where, vendors, problems)
     meta, where = source.metadata, found.where
     allocatable = _allocatable(source.status, where, problems)
@@ -88,7 +88,10 @@ def read_node(found: Found, vendors: Vendors, problems: Problems) -> NodeReading
 
 
 def _warn_of_readiness(source: objects.Node, where: str, problems: Problems) -> None:
-    """kube-scheduler looks at taints alone; the node controller sets them where a node is not ready."""
+    """Warn of a node that is not ready and has no taint.
+
+    kube-scheduler checks taints only; the node controller sets them on nodes that are not ready.
+    """
     status = next((c.status for c in source.status.conditions if c.type == "Ready"), "True")
     if status != "True" and not any(taint.key in NOT_READY for taint in source.spec.taints):
         message = (
@@ -103,7 +106,7 @@ def _allocatable(status: objects.NodeStatus, where: str, problems: Problems) -> 
     if not given:
         message = "states neither allocatable nor capacity; only pods that ask for no CPU and memory fit"
         problems.warning(where, "status.allocatable", message)
-    result, _ = amounts(where, path, given or {}, problems)  # an amount that is wrong counts as none
+    result, _ = amounts(where, path, given or {}, problems)  # a wrong amount counts as none
     result.setdefault(PODS, DEFAULT_PODS)
     return result
 
@@ -127,12 +130,12 @@ def _enforcer(meta: objects.Meta, found: Enforcer, where: str, problems: Problem
         known = ", ".join(Enforcer)
         message = f"{printable(text)!r} is no enforcer; write one of {known}. Until then whole cards only"
         problems.error(where, f"metadata.{name}.{ENFORCER}", message)
-        return Enforcer.STOCK  # the one that promises least
+        return Enforcer.STOCK  # the enforcer with the fewest guarantees
     return found
 
 
 def _slots_for(enforcer: Enforcer, devices: tuple[Device, ...], vendors: Vendors) -> tuple[Device, ...]:
-    """Discovered cards are whole unless somebody who can share them enforces the choice."""
+    """The cards with their slots. Discovered cards are whole, unless the enforcer can share them."""
     if enforcer is Enforcer.STOCK:
         return devices
     return tuple(
@@ -141,7 +144,10 @@ def _slots_for(enforcer: Enforcer, devices: tuple[Device, ...], vendors: Vendors
 
 
 def _with_counts(allocatable: dict[str, int], devices: Sequence[Device], vendors: Vendors) -> dict[str, int]:
-    """A node that registers cards but whose count resource is not there (yet) offers all their slots."""
+    """The resources with counts.
+
+    If a node registers cards but has no count resource (yet), it offers all their slots.
+    """
     slots: Counter[str] = Counter()
     for device in devices:
         slots[device.vendor] += device.slots
@@ -245,7 +251,7 @@ def _check_gpus(gpus: Gpus, path: str, where: str, vendors: Vendors, problems: P
 
 
 def mib(gpus: Gpus) -> int:
-    """Memory of one card: a plain integer is MiB already, anything with a unit is bytes."""
+    """Memory of one card in MiB: a plain integer is MiB, a number with a unit is bytes."""
     if isinstance(gpus.memory, int):
         return gpus.memory
     if isinstance(gpus.memory, str) and gpus.memory.strip().isdigit():

@@ -1,4 +1,4 @@
-"""Who owns a pod in the end, and how old things are. Deployment → ReplicaSet → Pod is one owner: the Deployment."""
+"""The top-level owner of a pod, and creation times. Deployment → ReplicaSet → Pod has one owner: the Deployment."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problems, printable
 
 HASH_LABEL = "pod-template-hash"
-NEWEST = 253_402_300_799.0  # 9999-12-31: what has no creation time does not exist yet, so it comes last
+NEWEST = 253_402_300_799.0  # 9999-12-31: an object without a creation time does not exist yet, so it comes last
 
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """Answers "Deployment/namespace/name" for a pod, from its references, its ReplicaSet and, failing that, names."""
+    """Finds the owner of a pod, "Deployment/namespace/name": from its references, its ReplicaSet, or names."""
 
     replica_sets: Mapping[tuple[str, str], Found] = field(default_factory=dict)  # (namespace, name) -> ReplicaSet
 
     def of_pod(self, meta: objects.Meta, namespace: str) -> str:
         reference = controller(meta)
-        if reference is None or reference.kind == "Node":  # a static pod is owned by its node
+        if reference is None or reference.kind == "Node":  # the owner of a static pod is its node
             return ""
         if reference.kind != "ReplicaSet":
             return maker(meta, namespace)
@@ -37,7 +37,7 @@ class Owners:
 
 
 def maker(meta: objects.Meta, namespace: str) -> str:
-    """Who made the pod, whoever is above: "ReplicaSet/namespace/name", or "" where nobody did."""
+    """The direct owner of the pod, "ReplicaSet/namespace/name"; "" = it has none."""
     reference = controller(meta)
     return "" if reference is None else f"{reference.kind}/{namespace}/{reference.name}"
 
@@ -55,7 +55,7 @@ def controller(meta: objects.Meta) -> objects.OwnerReference | None:
 
 
 def created(meta: objects.Meta, where: str, problems: Problems) -> float:
-    """Seconds since the epoch; NEWEST where nothing is said."""
+    """Creation time in seconds since 1970; NEWEST if it is not stated."""
     text = meta.creation_timestamp
     if not text:
         return NEWEST

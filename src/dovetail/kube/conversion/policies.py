@@ -1,4 +1,4 @@
-"""How a pod wants to be placed: by our annotations, else HAMi's, else the default. A wrong name is an error."""
+"""How a pod is to be placed: by our annotations, else HAMi's, else the default. A wrong name is an error."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ LONGEST_CHAIN = POLICY_CHAIN.most
 
 
 class PolicyError(ValueError):
-    """The text names no policy, or no weights."""
+    """The text names no policy, or no valid weights."""
 
 
 def profile_of(
     annotations: Mapping[str, str], default: Profile, settings: Settings, where: str, problems: Problems
 ) -> tuple[Profile, str]:
-    """The profile, and what is wrong with it ("" = nothing); HAMi would have silently taken its default.
+    """The profile, and what is wrong with it ("" = nothing). HAMi would silently use its default.
 
-    A node policy that is named is the whole answer: nothing of the profile for pods without devices is added to it.
+    If the pod names a node policy, nothing of the profile for pods without devices is added to it.
     """
     if _first(annotations, NODE)[1]:
         default = settings.profile
@@ -52,7 +52,7 @@ def profile_of(
 
 
 def why_not_allowed(profile: Profile, default: Profile, settings: Settings) -> str:
-    """Why a pod may not have the profile that it names; "" = it may. What is the default anyway is always allowed."""
+    """Why a pod may not have the profile that it names; "" = it may. The default is always allowed."""
     allowed = settings.allowed_policies
     if allowed is None:
         return ""
@@ -66,7 +66,7 @@ def why_not_allowed(profile: Profile, default: Profile, settings: Settings) -> s
 
 
 def not_used(joint: str) -> str:
-    """What becomes of a GPU policy beside a joint node policy."""
+    """What happens to a GPU policy beside a joint node policy."""
     return f"not used: the node policy {joint} chooses the GPUs itself"
 
 
@@ -98,7 +98,10 @@ def parse_device_policy(text: str, known: frozenset[str]) -> tuple[str, ...]:
 
 
 def parse_weights(text: str) -> tuple[int, int, int]:
-    """`slot=1,core=1,memory=3`: all three, whole, not negative, not all 0 (hami.md §1.3)."""
+    """The weights: `slot=1,core=1,memory=3`. All three are needed, as integers, not negative, not all 0.
+
+    As in HAMi's pkg/util/device_scoring_weights.go.
+    """
     wanted = "write slot=1,core=1,memory=1 with whole numbers ≥ 0, at least one of them positive"
     given: dict[str, int] = {}
     for part in text.split(","):

@@ -15,7 +15,7 @@ from dovetail.model.quantity import QuantityError
 
 
 def quota_from(item: Found, vendors: Vendors, problems: Problems) -> Quota:
-    """Only what pods use; limits on other objects say nothing about placing."""
+    """The quota on what pods use; limits on other objects do not affect placement."""
     spec: objects.ResourceQuotaSpec = item.value.spec
     if spec.scopes or spec.scope_selector is not None:
         problems.warning(item.where, "spec.scopes", "scopes are ignored: the quota is held against every pod")
@@ -44,7 +44,7 @@ def quota_from(item: Found, vendors: Vendors, problems: Problems) -> Quota:
 
 
 def _split(name: str) -> tuple[str, str | None]:
-    """("requests.", "cpu") of "requests.cpu"; None where the name says nothing about pods."""
+    """("requests.", "cpu") of "requests.cpu"; None where the name does not concern pods."""
     if name == "count/pods":
         return "", PODS
     for prefix in ("requests.", "limits."):

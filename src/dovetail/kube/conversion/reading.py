@@ -1,7 +1,7 @@
-"""Pods as Kubernetes stores them → what they ask for and what they hold: one reading for files and for watches.
+"""Pods as Kubernetes stores them → their requests and what they hold: the same functions for files and watches.
 
-A pod is read in two steps: what its spec asks for (`asked_by`), which replicas share, and who it is (`identified`). The
-record of a pod that has a node is then read in the light of what it asks for (`first_held`, `booked`).
+A pod is read in two steps: the request in its spec (`asked_by`), which replicas share, and its identity (`identified`).
+If the pod has a node, its record is then read together with its request (`first_held`, `booked`).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Held(NamedTuple):
     """What a running pod holds."""
 
     running: RunningPod  # as it is booked: without the shares of finished init containers
-    record: tuple[Share, ...] | None  # its cards; None = no record says which
-    trace: int = 0  # of the record's text as it is now
-    origin: int = 0  # of its text when it was first believed
-    final: bool = False  # nothing that is written later counts
-    doubt: str = ""  # why its record is not believed
-    report: tuple[str, str] = ("", "")  # an event that its owner should see: reason and text; sent once a pod
-    proves: bool = True  # its record shows which node has a card; where records are sealed, only sealed ones do
+    record: tuple[Share, ...] | None  # its cards; None = no record names them
+    trace: int = 0  # digest of the record's present text
+    origin: int = 0  # digest of its text when it was first trusted
+    final: bool = False  # later changes of the record do not count
+    doubt: str = ""  # why its record is not trusted
+    report: tuple[str, str] = ("", "")  # an event for the pod's owner: reason and text; sent once for each pod
+    proves: bool = True  # its record proves which node has a card; where records are sealed, only sealed ones do
 
     @property
     def recorded(self) -> frozenset[str]:
@@ -49,10 +49,10 @@ class Held(NamedTuple):
 
 
 class Stay(NamedTuple):
-    """How a pod came to its node, as far as a scheduler saw it. Files have not seen anything."""
+    """How a pod came to its node, as far as a scheduler saw it. For files this is unknown."""
 
-    waited: bool = False  # it was seen before it had a node, so that we bound it ourselves
-    placed_itself: bool = False  # it was made with a node, so that no scheduler gave it cards or a seal
+    waited: bool = False  # it was seen before it had a node, so we bound it ourselves
+    placed_itself: bool = False  # it was created with a node, so no scheduler gave it cards or a seal
 
 
 UNSEEN = Stay()
@@ -74,9 +74,9 @@ def is_ending(namespace: objects.Namespace) -> bool:
 
 
 def is_passed_over(source: objects.Pod, namespace: Mapping[str, str], settings: Settings) -> bool:
-    """Whether HAMi's webhook passed over the pod. `namespace`: the labels of its namespace.
+    """Whether HAMi's webhook ignored the pod. `namespace`: the labels of its namespace.
 
-    A pod that runs and has a record was admitted, whatever the labels ask by now.
+    A running pod with a record was admitted, whatever the labels are now.
     """
     if not says_ignore(source.metadata.labels, namespace):
         return False
@@ -84,17 +84,17 @@ def is_passed_over(source: objects.Pod, namespace: Mapping[str, str], settings: 
 
 
 def asked_by(source: objects.Pod, passed_over: bool, settings: Settings, where: str, problems: Problems) -> Pod:
-    """What the pod asks for, by its spec and annotations. `settings` are those of its scheduler's name."""
+    """The pod's request, from its spec and annotations. `settings` are those of its scheduler's name."""
     settings = settings.without_webhook if passed_over else settings
     meta, spec = readable(source.metadata), source.spec
     if spec.node_name:
-        spec = msgspec.structs.replace(spec, node_name="")  # where it is, not where it must be
+        spec = msgspec.structs.replace(spec, node_name="")  # its present node, not a required node
     template = Template(where, "spec", meta.namespace, meta.name, meta, spec, resized(source.status))
     return pod_from(template, settings, problems)
 
 
 def identified(asked: Pod, source: objects.Pod, owners: Owners, where: str, problems: Problems) -> Pod:
-    """The pod that asks for this: its names, owner, group, age and labels."""
+    """The request with the pod's identity: its names, owner, group, age and labels."""
     meta = source.metadata
     return replace(
         asked,
@@ -112,9 +112,9 @@ def identified(asked: Pod, source: objects.Pod, owners: Owners, where: str, prob
 def first_held(
     pod: Pod, source: objects.Pod, settings: Settings, where: str, problems: Problems, stay: Stay = UNSEEN
 ) -> Held:
-    """What the record of a pod that has a node is worth when it is first seen (ADR 13, ADR 16)."""
+    """What a pod that has a node holds by its record, when the pod is first seen (ADR 13, ADR 16)."""
     node, notes, seals = source.spec.node_name, readable(source.metadata).annotations, settings.seals
-    pod = replace(pod, refusal=None)  # it runs: what is wrong with its spec no longer matters
+    pod = replace(pod, refusal=None)  # it runs: errors in its spec no longer matter
     ours = source.spec.scheduler_name in settings.schedulers
     found = account(pod, node, notes, settings.vendors, seals, where, problems, ours, stay.placed_itself)
     trace = trace_of(source.metadata.annotations, settings.vendors)
@@ -125,7 +125,7 @@ def first_held(
 
 
 def booked(held: Held, pod: Pod, source: objects.Pod) -> Held:
-    """With what the pod holds by now: less than its record says, once its init containers have ended."""
+    """What the pod holds now: less than its record, once its init containers have ended."""
     kinds = [container.kind for container in pod.containers]
     shares = None if held.record is None else without_finished_init(held.record, kinds, source)
     return held._replace(running=RunningPod(pod, source.spec.node_name, shares, held.running.trust))
@@ -139,6 +139,6 @@ def _report(found: Account) -> tuple[str, str]:
 
 
 def _own_labels(labels: dict[str, str]) -> dict[str, str]:
-    """Without the one that binding adds: it says nothing new, and a pod that is bound is still the same pod."""
+    """The labels without the one that binding adds: a bound pod counts as the same pod."""
     labels = pod_labels(labels)
     return {key: value for key, value in labels.items() if key != NODE_LABEL} if NODE_LABEL in labels else labels

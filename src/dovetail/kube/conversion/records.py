@@ -1,11 +1,11 @@
-"""What a running pod's record is worth when the pod is first seen: one function for files and for a live cluster.
+"""Which cards a running pod holds by its record, when the pod is first seen: for files and for a live cluster.
 
-    the seal verifies                           the sealed cards are the pod's, whatever the record says by now
-    no valid seal, and the pod must have one    the record is not believed: unverified
-    no valid seal, and it need not have one     believed as far as the pod asks for it: HAMi's, an older Dovetail's
+    the seal verifies                           the sealed cards are the pod's, whatever the record says now
+    no valid seal, and the pod must have one    the record is not trusted: unverified
+    no valid seal, and it need not have one     trusted up to the pod's request: HAMi's, an older Dovetail's
 
-A pod must have a seal where a scheduler name of ours is in its spec, which nobody can change, and sealing had begun
-when the pod was created (kube/live/lease.py).
+A pod must have a seal if its spec names a scheduler of ours and sealing had begun when the pod was created
+(kube/live/lease.py). The scheduler's name in a spec cannot be changed later.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ BOOKED = "the pod is charged what it asks for, on every card of its node that co
 class Account(NamedTuple):
     """What a pod holds, by its record."""
 
-    shares: tuple[Share, ...] | None  # None = nobody knows which cards it has
+    shares: tuple[Share, ...] | None  # None = its cards are not known
     trust: Trust
     sealed: bool = False
-    changed: bool = False  # the seal verifies, and the record says something else
-    doubt: str = ""  # why the record is not believed
+    changed: bool = False  # the seal verifies, and the record differs from it
+    doubt: str = ""  # why the record is not trusted
 
 
 def trace_of(annotations: Mapping[str, str], vendors: Vendors) -> int:
-    """Changes when a client changes the record or its seal; not with `…-to-allocate`, which is the device plugin's."""
+    """A digest of the record and its seal. It does not cover `…-to-allocate`, which the device plugin changes."""
     names = vendors.allocated
     return hash(frozenset((name, text) for name, text in annotations.items() if name in names or name == SEAL))
 
@@ -52,8 +52,11 @@ def account(
     ours: bool = True,
     placed_itself: bool = False,
 ) -> Account:
-    """Judge the record of a pod that runs on the node. `ours`: a scheduler name of ours is in its spec, for good.
-    `placed_itself`: it came with a node, so that no scheduler gave it cards, nor a seal."""
+    """Judge the record of a pod that runs on the node.
+
+    `ours`: its spec names a scheduler of ours, which cannot be changed. `placed_itself`: it was created with a node, so
+    no scheduler gave it cards or a seal.
+    """
     text = annotations.get(SEAL, "")
     strings = seals.opened(text, pod.uid, node) if text and seals else None
     if strings is not None:

@@ -1,7 +1,7 @@
-"""What a node's annotations say about its cards: HAMi's register in both encodings, pair scores, cordoned cards.
+"""A node's annotations about its cards: HAMi's register in both encodings, pair scores, cordoned cards.
 
 HAMi leaves out empty values (Go's omitempty), so a missing `health` is false and a missing `index` or `numa` is 0. An
-entry that cannot be understood is skipped with a warning; one bad card must not hide the node's others.
+entry that cannot be read is skipped with a warning; the node's other cards are still read.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from dovetail.model.device import HAMI_CORE, Device
 CORDON = "hami.io/device-cordon"
 LARGEST = bounds.CARD_NUMBER.most  # HAMi's fields are int32
 MOST_TEXT = bounds.DEVICE_STRING.most
-MOST_BROKEN = 20  # entries of one register that are complained about
+MOST_BROKEN = 20  # entries of one register that are reported
 MILLI_PER_CORE = 10  # devcore 100 = a whole card = 1000 milli
 BESIDE_ID = ("type", "mode", "health", "index", "devmem", "devcore", "count", "numa")
 
 
 class EntryError(ValueError):
-    """One card's entry cannot be understood."""
+    """One card's entry cannot be read."""
 
 
 def registered(annotations: Mapping[str, str], vendor: Vendor, where: str, problems: Problems) -> tuple[Device, ...]:
@@ -84,7 +84,10 @@ def _entries(text: str, path: str, where: str, problems: Problems) -> Iterator[d
 
 
 def _legacy(text: str, path: str, where: str, problems: Problems) -> Iterator[dict[str, Any]]:
-    """`uuid,count,mem,core,type,numa,health[,index,mode]:` per card (HAMi devices.go:317)."""
+    """The entries of the older encoding: `uuid,count,mem,core,type,numa,health[,index,mode]:` for each card.
+
+    HAMi v2.10 pkg/device/devices.go:317.
+    """
     if ":" not in text:
         problems.warning(where, path, "is neither JSON nor `uuid,count,mem,core,type,numa,health:`; no card is read")
         return
@@ -118,18 +121,18 @@ def _device(entry: Mapping[str, Any], vendor: Vendor) -> Device:
     try:
         try:
             like = _nameless(vendor.word, *rest)
-        except TypeError:  # a list or a table where none belongs cannot be remembered
+        except TypeError:  # a list or a mapping is wrong here, and cannot be a key of the cache
             like = _nameless.__wrapped__(vendor.word, *rest)
     except EntryError as error:
         raise EntryError(f"card {uuid} {error}") from None
     return msgspec.structs.replace(like, uuid=uuid.strip())
 
 
-@lru_cache(maxsize=4096, typed=True)  # `true` is no number, though it equals 1
+@lru_cache(maxsize=4096, typed=True)  # `true` is not a number, though it equals 1
 def _nameless(
     vendor: str, kind: Any, mode: Any, health: Any, index: Any, devmem: Any, devcore: Any, count: Any, numa: Any
 ) -> Device:
-    """The card without its id: a cluster has thousands of cards and a few kinds of them."""
+    """The card without its id: a cluster has thousands of cards of a few kinds."""
     kind, mode = "" if kind is None else kind, mode or HAMI_CORE
     texts = isinstance(kind, str) and isinstance(mode, str)
     if not texts or len(kind) > bounds.CARD_NAME.most or len(mode) > 50 or not mode.isprintable():
@@ -144,7 +147,7 @@ def _nameless(
         memory_mib=_whole(devmem, "devmem"),
         compute_milli=_whole(devcore, "devcore") * MILLI_PER_CORE,
         slots=_whole(count, "count"),
-        numa=max(0, _whole(numa, "numa", lowest=-1)),  # −1 is what Linux says of a machine without NUMA
+        numa=max(0, _whole(numa, "numa", lowest=-1)),  # Linux reports −1 for a machine without NUMA
         healthy=bool(health),
         mode=mode,
     )
@@ -160,7 +163,7 @@ def _whole(value: Any, name: str, lowest: int = 0) -> int:
 
 
 def clean_model(text: str) -> str:
-    """`NVIDIA-NVIDIA H20-3e`, which releases of 2025 wrote, is `NVIDIA H20-3e`."""
+    """The model's name: `NVIDIA-NVIDIA H20-3e`, which releases of 2025 wrote, is `NVIDIA H20-3e`."""
     text = printable(text.strip())
     return text.removeprefix("NVIDIA-") if text.startswith("NVIDIA-NVIDIA") else text
 
@@ -168,7 +171,7 @@ def clean_model(text: str) -> str:
 def cordoned(
     annotations: Mapping[str, str], devices: Sequence[Device], where: str, problems: Problems
 ) -> frozenset[str]:
-    """UUIDs that take no new pods."""
+    """UUIDs of cards that take no new pods."""
     listed = {uuid.strip() for uuid in annotations.get(CORDON, "").split(",")} - {""}
     if len(listed) > bounds.CORDONED_CARDS.most:
         message = f"{bounds.CORDONED_CARDS.exceeded(len(listed))}; all cards of the node count as cordoned"
@@ -184,7 +187,7 @@ def cordoned(
 def pair_scores(
     annotations: Mapping[str, str], vendor: Vendor, devices: Sequence[Device], where: str, problems: Problems
 ) -> tuple[tuple[int, ...], ...]:
-    """Scores by position, symmetric; a pair nobody mentions is 0; () where the node says nothing."""
+    """Scores by position, symmetric; a pair without a score is 0; () where the node has no scores."""
     text = annotations.get(vendor.score, "") if vendor.score else ""
     if not text.strip():
         return ()
@@ -204,7 +207,7 @@ def pair_scores(
         if first == second or first not in positions or second not in positions:
             continue
         back = given.get((second, first), score)
-        if back != score:  # HAMi gives such a pair 0 as well (hami.md §3.4)
+        if back != score:  # HAMi gives such a pair 0 as well (nvidia/calculate_score.go)
             problems.warning(where, path, f"the pair {first}, {second} has two scores, {score} and {back}; 0 is used")
             score = 0
         table[positions[first]][positions[second]] = table[positions[second]][positions[first]] = score

@@ -1,7 +1,7 @@
 """Rules and preferences about other pods and about nodes: affinity, spread constraints, host ports, claims, images.
 
-What the API server would reject is a complaint, and the pod is not placed. Pods that have nothing of this share one
-value, and so do those that say the same.
+If the API server would reject a rule, it is reported and the pod is not placed. Pods without any of these share one
+value, and so do pods with equal rules.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ SELECTOR_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
 POLICIES = ("Honor", "Ignore")
 PROTOCOLS = ("TCP", "UDP", "SCTP")
-LONGEST_SHARED = 4_096  # characters of rules of which one copy is kept for all pods that say the same
+LONGEST_SHARED = 4_096  # characters; of rules up to this length, one copy is kept for all pods with equal rules
 REQUIRED, PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
 
 
 class Whose(NamedTuple):
-    """The pod that a spec is of, as far as its rules depend on it."""
+    """The facts about a pod on which its rules depend."""
 
     namespace: str
     labels: Mapping[str, str]
-    name: str  # "" of a template, whose pods do not exist yet
+    name: str  # "" for a template, whose pods do not exist yet
     path: str  # of the spec
     where: str
 
 
 def relations_of(spec: objects.PodSpec, whose: Whose, problems: Problems) -> tuple[Relations, str]:
-    """What the pod demands and prefers of others, and what is wrong with it ("" = nothing)."""
+    """What the pod requires and prefers of other pods, and what is wrong with it ("" = nothing)."""
     given = spec.affinity
     together = given.pod_affinity if given is not None else None
     apart = given.pod_anti_affinity if given is not None else None
@@ -74,7 +74,7 @@ def relations_of(spec: objects.PodSpec, whose: Whose, problems: Problems) -> tup
 
 
 def preferences_of(spec: objects.PodSpec, whose: Whose, problems: Problems) -> tuple[Preferences, str]:
-    """What the pod would like of a node, and what is wrong with it."""
+    """What the pod prefers of a node, and what is wrong with it ("" = nothing)."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     containers = (*spec.init_containers, *spec.containers)
     names = [container.image for container in containers if container.image]
@@ -95,19 +95,19 @@ def preferences_of(spec: objects.PodSpec, whose: Whose, problems: Problems) -> t
 
 
 def _is_small(value: Relations | Preferences) -> bool:
-    """Whether one copy may be kept for all pods that say the same: it is kept long after they are gone."""
+    """Whether one copy may be kept for all equal pods: it stays in memory long after they are gone."""
     return len(repr(value)) <= LONGEST_SHARED
 
 
 @lru_cache(4096)
 def _shared(relations: Relations) -> Relations:
-    """The first of those that are equal."""
+    """The first of all equal values."""
     return relations
 
 
 @lru_cache(4096)
 def _same(preferences: Preferences) -> Preferences:
-    """The first of those that are equal."""
+    """The first of all equal values."""
     return preferences
 
 
@@ -126,7 +126,7 @@ def _preferred(given: objects.PodAffinity | None, whose: Whose, path: str) -> It
 
 
 def _term(term: objects.PodAffinityTerm, weight: int, whose: Whose, path: str) -> PodTerm:
-    """Without namespaces and namespaceSelector it is about the pod's own namespace."""
+    """The term. Without namespaces and namespaceSelector it applies to the pod's own namespace."""
     selector = selector_from(term.label_selector, f"{path}.labelSelector")
     if selector is not None:
         rows = _keyed(term.match_label_keys, "In", whose.labels, selector)
@@ -140,7 +140,10 @@ def _term(term: objects.PodAffinityTerm, weight: int, whose: Whose, path: str) -
 def _keyed(
     keys: Sequence[str], operator: str, labels: Mapping[str, str], selector: Selector
 ) -> tuple[Requirement, ...]:
-    """matchLabelKeys as expressions. Of a pod that exists the API server has written them, with its labels of then."""
+    """matchLabelKeys as expressions.
+
+    For a pod that exists, the API server has written them with its labels at creation.
+    """
     written = {row.key for row in selector.expressions if row.operator == operator}
     return tuple(Requirement(key, operator, (labels[key],)) for key in keys if key in labels and key not in written)
 
@@ -178,7 +181,7 @@ def _spread(
         if row.min_domains is not None and (row.min_domains < 1 or not hard):
             raise RuleError(f"{own}.minDomains", "must be 1 or more, and goes with DoNotSchedule only")
         selector = selector_from(row.label_selector, f"{own}.labelSelector")
-        if selector is not None:  # whatever the API server merged, kube-scheduler merges the labels of now
+        if selector is not None:  # whatever the API server merged, kube-scheduler merges the present labels
             rows = tuple(Requirement(key, "In", (labels[key],)) for key in row.match_label_keys if key in labels)
             selector = Selector(selector.labels, tuple(dict.fromkeys(selector.expressions + rows)))
         yield SpreadConstraint(
@@ -193,7 +196,10 @@ def _spread(
 
 
 def _ports(spec: objects.PodSpec, path: str) -> Iterator[HostPort]:
-    """Of containers that stay (pkg/scheduler/util GetHostPorts); on the host's network every port is the host's."""
+    """Host ports of containers that stay (pkg/scheduler/util GetHostPorts).
+
+    With hostNetwork, every port is a host port.
+    """
     for name, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
         for number, container in enumerate(containers):
             if name == "initContainers" and container.restart_policy != "Always":
@@ -209,7 +215,10 @@ def _ports(spec: objects.PodSpec, path: str) -> Iterator[HostPort]:
 
 
 def _claims(spec: objects.PodSpec, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Claims the pod names, and among them those made for it. A pod that does not exist yet has none of the latter."""
+    """Claims that the pod names, and among them those created for it.
+
+    A pod that does not exist yet has none of the latter.
+    """
     claims, made = [], []
     for volume in spec.volumes:
         if volume.persistent_volume_claim is not None:
@@ -227,5 +236,5 @@ def _one_of(value: str, known: Sequence[str], path: str) -> str:
 
 
 def _with_tag(image: str) -> str:
-    """imagelocality's normalizedImageName."""
+    """The image's name with a tag, as in imagelocality's normalizedImageName."""
     return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"

@@ -1,6 +1,6 @@
-"""One pod spec → the model's Pod: cards, effective node resources, where it may go, how it wants to be placed.
+"""One pod spec → the model's Pod: cards, effective node resources, allowed nodes, policies.
 
-What cannot be understood becomes a refusal with an error that names the field; it is never placed half.
+What cannot be read becomes a refusal with an error that names the field; such a pod is not placed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FALSE = ("0", "f", "F", "false", "FALSE", "False", "")
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A pod spec that was admitted, and whose it is."""
+    """An admitted pod spec, and the object that it belongs to."""
 
     where: str
     path: str  # of the spec: "spec" for a pod, "spec.template.spec" for a workload
@@ -45,12 +45,12 @@ class Template:
     meta: objects.Meta
     spec: objects.PodSpec
     status: objects.PodStatus = UNRESIZED
-    exists: bool = True  # a pod; else its name is that of the workload that will make it
+    exists: bool = True  # a pod; else the name is that of the workload that will create it
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One container, read."""
+    """One container, after reading."""
 
     name: str
     kind: ContainerKind
@@ -65,7 +65,7 @@ class _Part:
 
 
 def pod_from(template: Template, settings: Settings, problems: Problems) -> Pod:
-    """The pod without owner, group, age and uid, which its source knows."""
+    """The pod without owner, group, age and uid, which the caller adds."""
     refusals = _Refusals()
     template = _within_bounds(template, settings.vendors, refusals, problems)
     spec, where = template.spec, template.where
@@ -85,7 +85,7 @@ def pod_from(template: Template, settings: Settings, problems: Problems) -> Pod:
         refusals.invalid(complaint or other_complaint)
     wants = any(part.asked.asks for part in parts) or any(amount and "/" in name for name, amount in resources.items())
     default = settings.default_profile(wants, bool(preferences.nodes))
-    beside = problems.below(template.path.removesuffix("spec"))  # where the annotations are
+    beside = problems.below(template.path.removesuffix("spec"))  # the annotations' path
     profile, complaint = profile_of(template.meta.annotations, default, settings, where, beside)
     if complaint:
         refusals.invalid(complaint)
@@ -116,7 +116,7 @@ def pod_from(template: Template, settings: Settings, problems: Problems) -> Pod:
 
 
 class _Refusals:
-    """The first reason for which the pod cannot be placed."""
+    """Keeps the first reason for which the pod cannot be placed."""
 
     def __init__(self) -> None:
         self.first: Refusal | None = None
@@ -128,7 +128,7 @@ class _Refusals:
         self.add(Reason.INVALID_REQUEST, message)
 
     def beyond(self, found: Iterable[Excess], where: str, problems: Problems) -> None:
-        """Refused for what it exceeds: a warning, as the request is understood."""
+        """Refuse the pod for exceeded bounds: a warning, because the request is understood."""
         for excess in found:
             problems.warning(where, excess.field, f"{excess}; the pod is not placed")
             self.add(Reason.LIMIT_EXCEEDED, f"{excess.field}: {excess}")
@@ -144,7 +144,7 @@ def _within_bounds(template: Template, vendors: Vendors, refusals: _Refusals, pr
 
 
 class _Given(NamedTuple):
-    """One container as it stands in the spec."""
+    """One container in the spec."""
 
     container: objects.Container
     kind: ContainerKind
@@ -152,7 +152,7 @@ class _Given(NamedTuple):
 
 
 def _containers(spec: objects.PodSpec) -> list[_Given]:
-    """Init containers first, as HAMi orders them."""
+    """All containers, init containers first, in HAMi's order."""
     result = []
     for number, container in enumerate(spec.init_containers):
         kind = ContainerKind.SIDECAR if container.restart_policy == "Always" else ContainerKind.INIT
@@ -200,7 +200,7 @@ def _is_device(name: str, vendors: Vendors) -> bool:
 
 
 def _share_amounts(resources: objects.Resources, vendors: Vendors) -> dict[str, int]:
-    """`gpumem` and the like as Kubernetes' own quota counts them: plain sums. Their errors were reported already."""
+    """`gpumem` and similar resources as Kubernetes' own quota counts them: plain sums. Errors were reported already."""
     given = {**resources.limits, **resources.requests}
     quiet = Problems()
     result, _ = amounts("", "", {name: given[name] for name in given if name in vendors.share_names}, quiet)
@@ -210,7 +210,7 @@ def _share_amounts(resources: objects.Resources, vendors: Vendors) -> dict[str, 
 def _effective(
     template: Template, parts: Sequence[_Part], refusals: _Refusals, problems: Problems
 ) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
-    """(requests, requests for scores, what a quota counts), overhead included."""
+    """(requests, requests for scores, amounts for quotas), overhead included."""
     spec = template.spec
     requests = _aggregate(parts, [part.requests for part in parts])
     limits = _aggregate(parts, [part.limits for part in parts])
@@ -237,7 +237,7 @@ def _effective(
 
 
 def _aggregate(parts: Sequence[_Part], amounts_of: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """By name what the containers hold at their worst moment."""
+    """For each resource, the maximum that the containers hold at one time."""
     kinds = [part.kind for part in parts]
     names = dict.fromkeys((CPU, MEMORY, *(name for own in amounts_of for name in own)))
     return {name: at_once(zip(kinds, (own.get(name, 0) for own in amounts_of), strict=True)) for name in names}
@@ -246,7 +246,10 @@ def _aggregate(parts: Sequence[_Part], amounts_of: Sequence[Mapping[str, int]]) 
 def _pod_level(
     spec: objects.PodSpec, requests: Mapping[str, int], path: str, where: str, problems: Problems
 ) -> tuple[dict[str, int], bool]:
-    """spec.resources replaces the containers' sum; a limit alone is the request where they ask for nothing."""
+    """The requests with spec.resources, which replaces the containers' sum.
+
+    A limit alone is the request where the containers request nothing.
+    """
     if spec.resources is None:
         return {}, True
     given, right = amounts(where, f"{path}.requests", spec.resources.requests, problems)
@@ -260,7 +263,7 @@ def _pod_level(
 
 
 def _quota_use(requests: Mapping[str, int], limits: Mapping[str, int]) -> dict[str, int]:
-    """By the names a ResourceQuota uses (pkg/quota/v1/evaluator/core/pods.go)."""
+    """The amounts by the names of a ResourceQuota (pkg/quota/v1/evaluator/core/pods.go)."""
     use = {PODS: 1, "count/pods": 1}
     for name, value in requests.items():
         use[f"requests.{name}"] = value
@@ -271,7 +274,7 @@ def _quota_use(requests: Mapping[str, int], limits: Mapping[str, int]) -> dict[s
 
 
 def _counted(resources: Mapping[str, int], vendors: Vendors) -> dict[str, int]:
-    """What a node has to have: parts of cards are the cards' business."""
+    """The resources that a node must have; parts of cards are checked with the cards."""
     return {name: value for name, value in resources.items() if value and name not in vendors.share_names}
 
 
@@ -320,5 +323,5 @@ def _vendor_rules(
 
 
 def renamed(pod: Pod, name: str) -> Pod:
-    """Another replica of the same pod."""
+    """The same pod with another name: another replica."""
     return replace(pod, name=name, uid=f"{pod.namespace}/{name}")

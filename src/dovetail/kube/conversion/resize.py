@@ -1,4 +1,4 @@
-"""What a running pod really takes: what it asks for, or what kubelet has given or promised it, whichever is more.
+"""The resources that a running pod takes: the larger of its request and what kubelet has given or promised it.
 
 In-place resize (component-helpers/resource/helpers.go, determineEffectiveRequests): a resize that kubelet finds
 infeasible is not counted.
@@ -19,10 +19,10 @@ UNRESIZED = objects.PodStatus()
 def in_force(
     asked: Mapping[str, int], status: objects.PodStatus | objects.ContainerStatus | None, infeasible: bool
 ) -> Mapping[str, int]:
-    """Of one container, or of the pod as a whole."""
+    """The amounts in force for one container, or for the pod as a whole."""
     if status is None or status.resources is None:
         return asked
-    quiet = Problems()  # kubelet's word: nobody could mend it
+    quiet = Problems()  # written by kubelet: users cannot correct it
     given, _ = amounts("", "", status.resources.requests, quiet)
     promised, _ = amounts("", "", status.allocated_resources, quiet)
     return reduce(largest, (given, promised) if infeasible else (asked, given, promised), {})
@@ -34,7 +34,7 @@ def is_infeasible(status: objects.PodStatus) -> bool:
 
 
 def resized(status: objects.PodStatus) -> objects.PodStatus:
-    """What kubelet has given the containers, and nothing else: equal for replicas that were not resized."""
+    """The status with only what kubelet has given the containers: equal for replicas that were not resized."""
     given = [_given(one) for one in status.container_statuses if one.resources is not None]
     given_init = [_given(one) for one in status.init_container_statuses if one.resources is not None]
     if not given and not given_init and status.resources is None:
@@ -54,7 +54,10 @@ def _given(status: objects.ContainerStatus) -> objects.ContainerStatus:
 
 
 def status_of(container: str, status: objects.PodStatus) -> objects.ContainerStatus | None:
-    """By name; whatever stands among the init containers comes last, as in Kubernetes' map."""
+    """The container's status by name.
+
+    That of an init container wins, as in Kubernetes' map, where it is written last.
+    """
     for one in (*status.init_container_statuses, *status.container_statuses):
         if one.name == container:
             return one

@@ -1,4 +1,4 @@
-"""Where a pod may go: selector, required node affinity, tolerations, nodeName."""
+"""The nodes where a pod may go: selector, required node affinity, tolerations, nodeName."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOLERATIONS = ("Equal", "Exists", "Lt", "Gt")
 
 
 class RuleError(ValueError):
-    """(path, message)"""
+    """A rule is wrong: (path, message)."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(message)

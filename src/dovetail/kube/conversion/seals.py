@@ -1,9 +1,9 @@
-"""The seal of a pod's record: a keyed digest, written with the record, by which a later change is found.
+"""The seal of a pod's record: a keyed digest, written with the record, that shows whether it was changed later.
 
     dovetail.dev/seal: v1 <digest> {"hami.io/vgpu-devices-allocated":"GPU-1,NVIDIA,7500,30:;"}
 
-The digest covers the pod's UID, its node and the text that follows, which repeats the record: where another client has
-changed the record and not the seal, the seal still says which cards were bound.
+The digest covers the pod's UID, its node and the text that follows, which repeats the record. If another client has
+changed the record and not the seal, the seal still names the cards that were bound.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _STRINGS = msgspec.json.Decoder(dict[str, str])
 
 
 class SealKeyError(ValueError):
-    """The keys cannot be used. The message never contains one."""
+    """The keys cannot be used. The message never contains a key."""
 
 
 class Seals:
-    """Makes and checks seals. Without keys it makes none, and nothing needs one."""
+    """Makes and checks seals. Without keys it makes none, and no pod needs one."""
 
     def __init__(self, keys: Sequence[bytes] = (), since: float = inf) -> None:
-        """The first key seals, all of them verify."""
+        """The first key seals; all keys verify."""
         self._keys = tuple(keys)
-        self.since = since  # pods of ours that were created later have a seal; seconds since the epoch
+        self.since = since  # our pods that were created later have a seal; seconds since 1970
 
     def __bool__(self) -> bool:
         return bool(self._keys)
@@ -62,12 +62,12 @@ class Seals:
         return None
 
     def requires(self, created: float) -> bool:
-        """Whether a pod of ours, created then, was sealed when it was bound."""
+        """Whether a pod of ours, created at this time, was sealed when it was bound."""
         return bool(self._keys) and created >= self.since
 
     @property
     def fingerprints(self) -> tuple[str, ...]:
-        """What identifies the keys without giving them away, in their order."""
+        """Digests that identify the keys without revealing them, in their order."""
         return tuple(hmac.digest(key, b"dovetail.dev/seal key", "sha256").hex()[:16] for key in self._keys)
 
 
@@ -75,13 +75,13 @@ NO_SEALS = Seals()
 
 
 def _digest(key: bytes, uid: str, node: str, text: bytes) -> str:
-    """UIDs and node names contain no NUL, so that no two inputs give the same bytes."""
+    """The digest. UIDs and node names contain no NUL, so no two inputs give the same bytes."""
     message = f"dovetail.dev/seal {VERSION}\0{uid}\0{node}\0".encode(errors="replace") + text
     return urlsafe_b64encode(hmac.digest(key, message, "sha256")[:DIGEST_BYTES]).decode().rstrip("=")
 
 
 def keys_from(text: str) -> tuple[bytes, ...]:
-    """A key per line; empty lines and lines that begin with # do not count."""
+    """The keys: one in each line; empty lines and lines that begin with # do not count."""
     lines = [line.strip() for line in text.splitlines()]
     keys = [line for line in lines if line and not line.startswith("#")]
     if not keys:

@@ -1,6 +1,6 @@
-"""Which pods Services and controllers select, for default spreading: one reading for files and for watches.
+"""Which pods Services and controllers select, for default spreading: the same functions for files and watches.
 
-Types of their own: of thousands of ReplicaSets nothing but name, selector and replicas is decoded.
+These types are separate: of thousands of ReplicaSets only name, selector and replicas are decoded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dovetail.model.relations import Selector
 from dovetail.whatif.situation import Selecting
 
 SERVICE, REPLICA_SET = "Service", "ReplicaSet"
-# Of a Deployment's pods that a plan makes, the Deployment is the maker.
+# A plan creates a Deployment's pods directly, so the Deployment is their direct owner.
 CONTROLLERS = ("ReplicationController", REPLICA_SET, "StatefulSet", "Deployment")
 
 
@@ -48,9 +48,9 @@ class Labelled(objects.Struct, frozen=True):
 
 
 def selector_of(kind: str, source: Controller | Labelled | objects.Service | objects.Workload) -> Selector | None:
-    """The pods that it selects. None: it selects none, or not in a way that we can read.
+    """The selector of its pods. None: it selects none, or its selector cannot be read.
 
-    A ReplicaSet that wants no pods has none to spread: of a Deployment's past revisions nothing is kept.
+    A ReplicaSet of 0 replicas has no pods to spread: so nothing is kept of a Deployment's past revisions.
     """
     if kind == REPLICA_SET and isinstance(source, (Controller, objects.Workload)) and source.spec.replicas == 0:
         return None
@@ -59,12 +59,12 @@ def selector_of(kind: str, source: Controller | Labelled | objects.Service | obj
         return Selector(tuple(sorted(given.items()))) if given else None
     try:
         return selector_from(given, "spec.selector")
-    except RuleError:  # only a file can hold such a selector: the API server refuses it
+    except RuleError:  # only a file can contain such a selector: the API server refuses it
         return None
 
 
 def selecting(found: Objects) -> tuple[Selecting, ...]:
-    """By kind, namespace and name, everything in the input that selects pods."""
+    """All objects of the input that select pods, by kind, namespace and name."""
     items = [item for kind in (SERVICE, *CONTROLLERS) for item in found.of(kind)]
     read = ((item, selector_of(item.kind, item.value)) for item in sorted(items, key=lambda one: one.key))
     return tuple(

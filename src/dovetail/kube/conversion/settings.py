@@ -1,4 +1,4 @@
-"""What the reader of manifests is told beforehand: defaults, the names of policies, and how resources are called."""
+"""The settings for reading manifests: defaults, the names of policies, and the names of resources."""
 
 from __future__ import annotations
 
@@ -10,33 +10,37 @@ from dovetail.kube.conversion.vendors import DEFAULT_VENDORS, Vendors
 from dovetail.kube.objects import core as objects
 from dovetail.model.pod import CPU_PROFILE, DEFAULT_PROFILE, KUBERNETES_POLICY, OFF_DEVICES_POLICY, Profile
 
-WEBHOOK, IGNORE = "hami.io/webhook", "ignore"  # a label of pods and of namespaces (hami.md §1.3)
-# Of other schedulers' pods HAMi's webhook changes nothing (HAMi v2.10 pkg/scheduler/webhook.go Handle).
+# A label of pods and of namespaces (HAMi: charts/hami/templates/scheduler/webhook.yaml).
+WEBHOOK, IGNORE = "hami.io/webhook", "ignore"
+# HAMi's webhook does not change pods of other schedulers (HAMi v2.10 pkg/scheduler/webhook.go Handle).
 WEBHOOKS_SCHEDULERS = frozenset(("", "default-scheduler", "hami-scheduler", "dovetail"))
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    profile: Profile = DEFAULT_PROFILE  # of pods that ask for cards or other extended resources
-    cpu_profile: Profile = CPU_PROFILE  # of those that do not
+    profile: Profile = DEFAULT_PROFILE  # of pods that request cards or other extended resources
+    cpu_profile: Profile = CPU_PROFILE  # of other pods
     node_policies: frozenset[str] = frozenset({"binpack", "spread"})
     device_policies: frozenset[str] = frozenset({"binpack", "spread", "mutex", "numa", "topology-aware"})
-    joint_policies: frozenset[str] = frozenset()  # node policies that choose the GPUs themselves
+    joint_policies: frozenset[str] = frozenset()  # node policies that also choose the GPUs
     allowed_policies: frozenset[str] | None = None  # node and GPU policies that pods may name; None = all
     vendors: Vendors = DEFAULT_VENDORS
-    webhooks_schedulers: frozenset[str] = WEBHOOKS_SCHEDULERS  # schedulerNames of pods that HAMi's webhook sees to
-    unknown_group: str = "wait"  # what becomes of a pod whose PodGroup is not known: see gangs.UNKNOWN_GROUP
+    webhooks_schedulers: frozenset[str] = WEBHOOKS_SCHEDULERS  # schedulerNames of pods that HAMi's webhook handles
+    unknown_group: str = "wait"  # what happens to a pod whose PodGroup is not known: see gangs.UNKNOWN_GROUP
     schedulers: frozenset[str] = frozenset({"dovetail"})  # schedulerNames of pods that Dovetail places
     seals: Seals = NO_SEALS  # makes and checks the seals of records
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
-        """What pods without annotations get, with devices and without."""
+        """The profiles of pods without annotations, with devices and without."""
         return self.profile, self.cpu_profile
 
     def default_profile(self, wants_devices: bool, prefers_nodes: bool) -> Profile:
-        """The profile of a pod without annotations. One with a preferred node affinity says itself which nodes it
-        likes: it is not kept away from nodes with devices."""
+        """The profile of a pod without annotations.
+
+        A pod with a preferred node affinity states itself which nodes it prefers: it is not kept away from nodes with
+        devices.
+        """
         if wants_devices:
             return self.profile
         if prefers_nodes and self.cpu_profile.node == OFF_DEVICES_POLICY:
@@ -45,12 +49,14 @@ class Settings:
 
     @property
     def without_webhook(self) -> Settings:
-        """For pods that HAMi's webhook passes over."""
+        """The settings for pods that HAMi's webhook ignores."""
         return replace(self, vendors=self.vendors.without_webhook)
 
     def before_admission(self, spec: objects.PodSpec, *labels: Mapping[str, str]) -> Settings:
-        """For a pod that is still to be made, with these labels, its own and its namespace's. The webhook passes over
-        other schedulers' pods, and denies GPU pods with a privileged container."""
+        """The settings for a pod that is still to be created; `labels` are its own and its namespace's.
+
+        The webhook ignores other schedulers' pods, and denies GPU pods with a privileged container.
+        """
         containers = (*spec.init_containers, *spec.containers)
         privileged = any(one.security_context is not None and one.security_context.privileged for one in containers)
         if privileged or spec.scheduler_name not in self.webhooks_schedulers:
@@ -59,5 +65,5 @@ class Settings:
 
 
 def says_ignore(*labels: Mapping[str, str]) -> bool:
-    """Whether a pod with these labels, its own and its namespace's, asks HAMi's webhook to pass over it."""
+    """Whether these labels, a pod's own and its namespace's, tell HAMi's webhook to ignore the pod."""
     return any(given.get(WEBHOOK) == IGNORE for given in labels)

@@ -1,7 +1,7 @@
-"""Whether what a node says of its devices is settled: complete, and free of contradictions.
+"""Whether a node's facts about its devices are settled: complete, and free of contradictions.
 
-A node that is not settled takes no new pods with devices, and says why: a card promised on incomplete facts may be a
-card that another pod has. Rules that need more than the Node object itself are in conversion/settling.py.
+A node that is not settled takes no new pods with devices, and its message says why. A card promised on incomplete facts
+may belong to another pod. Rules that need more than the Node object itself are in conversion/settling.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dovetail.kube.conversion.vendors import NVIDIA, Vendors
 from dovetail.kube.objects import core as objects
 from dovetail.model.device import Device
 
-HANDSHAKE = "hami.io/node-handshake"  # HAMi's scheduler writes it on nodes whose plugin it talks to
+HANDSHAKE = "hami.io/node-handshake"  # HAMi's scheduler writes it on nodes whose plugin it knows
 MOST_BARE_CARDS = 16  # no server has more; a larger count without a register or labels is a count of slots
 WHAT_TO_DO = (  # about a register that is missing
     "wait for the device plugin, or label the node dovetail.dev/enforcer=stock"
@@ -25,12 +25,12 @@ CHECK_PLUGIN = "check the device plugin on the node"
 
 
 class CardSource(Enum):
-    """Where a node's cards are known from."""
+    """The source of a node's cards."""
 
     NONE = auto()
-    REGISTER = auto()  # HAMi's or our plugin wrote them down
+    REGISTER = auto()  # HAMi's or our plugin wrote the cards
     LABELS = auto()  # feature-discovery labels describe them
-    COUNT = auto()  # only the number that can be asked for is known
+    COUNT = auto()  # only the allocatable number is known
 
 
 class Doubt(NamedTuple):
@@ -84,7 +84,10 @@ def why_unsettled(
 
 
 def _fewer_than_registered(allocatable: Mapping[str, int], registered: Sequence[Device], vendors: Vendors) -> Doubt:
-    """The plugin's socket died, or another plugin serves the resource: kubelet would refuse the pod."""
+    """A doubt if fewer cards are allocatable than registered.
+
+    The plugin's socket failed, or another plugin serves the resource: kubelet would refuse the pod.
+    """
     for word in dict.fromkeys(device.vendor for device in registered):
         name = vendors.by_word[word].count
         healthy = sum(1 for device in registered if device.vendor == word and device.healthy)
@@ -97,7 +100,10 @@ def _fewer_than_registered(allocatable: Mapping[str, int], registered: Sequence[
 def _incomplete_labels(
     meta: objects.Meta, allocatable: Mapping[str, int], source: CardSource, vendors: Vendors
 ) -> Doubt:
-    """Labels come in several writes; what is allocatable may be a number of slots, not of cards."""
+    """A doubt if labels are incomplete: they come in several writes.
+
+    The allocatable number may count slots, not cards.
+    """
     product = meta.labels.get(PRODUCT, "")
     if source is CardSource.LABELS and product and COUNT not in meta.labels:
         return Doubt(

@@ -1,13 +1,13 @@
-"""Which nodes are settled, by what was seen of them before and of other nodes; the rest is in settled.py.
+"""Which nodes are settled, by their past and by other nodes; the rules for one Node object are in settled.py.
 
 Four rules need more than one Node object:
 
     a register that vanishes      the last cards stay, and the node takes no new pods until the register is back
     records without a register    the pods hold cards of a register that vanished before the scheduler started
-    a count without description   may be HAMi's slots whose register is on its way: it is believed after a while
-    a card of another node        is that node's, or its pods', until they are gone
+    a count without description   may be HAMi's slots whose register follows: it is trusted after SETTLE_SECONDS
+    a card of another node        belongs to that node, or its pods, until they are gone
 
-The live scheduler tells `Settling` of each change. Files have no past: `settled_nodes` is all that can be said of them.
+The live scheduler reports each change to `Settling`. Files have no past: `settled_nodes` is used for them.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ SETTLE_SECONDS = 30.0  # HAMi's plugin writes its register within seconds of its
 
 @dataclass(slots=True)
 class _SeenNode:
-    """A node as it was last read."""
+    """A node as last read."""
 
     reading: NodeReading
-    since: float  # when its cards were first offered like this
-    registered: Node | None = None  # as it was with its register
+    since: float  # when its cards were first offered in this form
+    registered: Node | None = None  # the node when it last had its register
 
 
 class Settling:
-    """Readings of nodes in, nodes as the engine should know them out."""
+    """Turns readings of nodes into nodes for the engine."""
 
     def __init__(self, clock: Callable[[], float], seconds: float = SETTLE_SECONDS) -> None:
         self._clock, self._seconds = clock, seconds
@@ -46,11 +46,11 @@ class Settling:
         self._registrar: dict[str, str] = {}  # uuid -> the node that registered it first
         self._pods_on: defaultdict[str, Counter[str]] = defaultdict(Counter)  # uuid -> node -> pods that prove it
         self._pods_of: Counter[str] = Counter()  # node -> cards held by pods with a record
-        self._contested: set[str] = set()  # nodes that wait for a card to be given up elsewhere
-        self._young: set[str] = set()  # nodes whose count is not believed yet
+        self._contested: set[str] = set()  # nodes that wait until a card is released elsewhere
+        self._young: set[str] = set()  # nodes whose count is not trusted yet
 
     def node(self, reading: NodeReading, created: float) -> Node:
-        """The node is new or different."""
+        """Take in a new or changed node; returns the node for the engine."""
         name, now = reading.node.name, self._clock()
         seen = self._seen.get(name)
         if seen is None:
@@ -74,7 +74,7 @@ class Settling:
         self._young.discard(name)
 
     def pod_holds(self, node: str, uuids: Iterable[str], proves: bool = True) -> None:
-        """A pod on the node has a record that names these cards. `proves`: its owner cannot have written the record."""
+        """Note a pod on the node whose record names these cards. `proves`: its owner cannot have written the record."""
         for uuid in uuids:
             self._pods_of[node] += 1
             if not proves:
@@ -86,7 +86,7 @@ class Settling:
             self._contested.add(node)
 
     def pod_gone(self, node: str, uuids: Iterable[str], proves: bool = True) -> None:
-        """As `pod_holds` was told of it."""
+        """Undo `pod_holds`, with the same arguments."""
         for uuid in uuids:
             for counter in (self._pods_of, self._pods_on[uuid]) if proves else (self._pods_of,):
                 counter[node] -= 1
@@ -98,7 +98,7 @@ class Settling:
             del self._lost[node]
 
     def settled_by_now(self) -> list[Node]:
-        """Nodes that may be settled by now: a card was given up elsewhere, or time has passed."""
+        """Nodes that may be settled by now: a card was released elsewhere, or time has passed."""
         due = [name for name in self._young if self._clock() >= self._seen[name].since + self._seconds]
         return [self._settled(name) for name in sorted({*self._contested, *due})]
 
@@ -127,7 +127,7 @@ class Settling:
         return node
 
     def _with_last_register(self, seen: _SeenNode) -> Node:
-        """The register was there and is not: its cards stay, as their pods do, and no pod is added."""
+        """The node with its last register, which has vanished: its cards stay for their pods, and no pod is added."""
         reading, last = seen.reading, seen.registered
         if last is None or reading.source is CardSource.REGISTER or reading.declared:
             return reading.node
@@ -137,7 +137,11 @@ class Settling:
         )
 
     def _held_elsewhere(self, name: str, devices: Iterable[Device]) -> str:
-        """One card cannot be in two machines: the node whose pods hold it has it, else the one that had it first."""
+        """Why one of the cards belongs to another node; "" = none does.
+
+        One card cannot be in two machines. It belongs to the node whose pods hold it, else to the one that registered
+        it first.
+        """
         why = ""
         for device in devices:
             pods = self._pods_on.get(device.uuid, Counter())
@@ -148,26 +152,29 @@ class Settling:
             elif first != name and name not in pods:
                 why = why or f"card {device.uuid} is also registered by node {first}"
             elif first != name:
-                self._contested.add(first)  # it must give the card up to this node, whose pods hold it
+                self._contested.add(first)  # it must release the card to this node, whose pods hold it
         return why
 
     def _had(self, name: str, uuid: str) -> bool:
-        """The node registered the card itself: a pod's record alone proves nothing, as its owner can write it."""
+        """Whether the node itself registered the card.
+
+        A pod's record alone proves nothing, as its owner can write it.
+        """
         seen = self._seen.get(name)
         node = seen.registered if seen is not None else self._lost.get(name)
         return node is not None and any(device.uuid == uuid for device in node.devices)
 
 
 def settled_nodes(readings: Iterable[NodeReading], held: Iterable[Held]) -> dict[str, Node]:
-    """The nodes of files, by name. `readings` are those of `oldest_first`, `held` is what pods with a node hold.
+    """The nodes of files, by name. `readings` are those of `oldest_first`; `held` is what pods with a node hold.
 
-    Whatever waits for time to pass has happened: when the files were written is not known.
+    All waiting times count as over: it is not known when the files were written.
     """
     settling = Settling(lambda: inf)
     nodes = {reading.node.name: settling.node(reading, 0.0) for reading in readings}
     for one in held:
         settling.pod_holds(one.running.node, one.recorded, one.proves)
-    for _ in range(len(nodes) + 1):  # a node that gives a card up may settle another one
+    for _ in range(len(nodes) + 1):  # a node that releases a card may settle another one
         changed = {node.name: node for node in settling.settled_by_now() if nodes[node.name] != node}
         if not changed:
             break
@@ -176,21 +183,24 @@ def settled_nodes(readings: Iterable[NodeReading], held: Iterable[Held]) -> dict
 
 
 def refuses_new_pods(node: Node) -> str:
-    """What people are told of a node that is not settled."""
+    """The message for a node that is not settled."""
     return f"takes no new GPU pods: {node.unsettled}; running pods keep their cards"
 
 
 def oldest_first(nodes: Iterable[objects.Node]) -> list[objects.Node]:
-    """In the order in which they joined: of two that register one card, a scheduler that starts believes the older,
-    as one that runs believes the one that it saw first. A node cannot change when it was created."""
+    """The nodes in the order in which they joined.
+
+    If two nodes register one card, a scheduler that starts trusts the older node, and a running one trusts the node
+    that it saw first. A node cannot change its creation time.
+    """
     return sorted(nodes, key=joined)
 
 
 def joined(node: objects.Node) -> tuple[str, str]:
-    """When it did, with its name: the key of `oldest_first`."""
+    """When the node joined, with its name: the key of `oldest_first`."""
     return node.metadata.creation_timestamp, node.metadata.name
 
 
 def _offer(reading: NodeReading) -> tuple[object, ...]:
-    """What the node offers, without names: it is timed anew when this changes."""
+    """What the node offers, without names: its waiting time restarts when this changes."""
     return (reading.source, len(reading.node.devices), reading.node.mig)

@@ -1,6 +1,7 @@
-"""Who makes accelerators and how HAMi calls their resources and annotations: rows, not code.
+"""The vendors of accelerators, and HAMi's names of their resources and annotations: rows, not code.
 
-Names are HAMi v2.10's (pkg/device/*); where HAMi's source was not at hand a key is "" and that way of reading is off.
+Names are HAMi v2.10's (pkg/device/*). Where HAMi's source was not available, a key is "" and that way of reading is
+off.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ class Vendor:
     memory: str = ""  # resource: MiB per card / memory_factor
     percentage: str = ""  # resource: per cent of a card's memory
     core: str = ""  # resource: per cent of a card's compute
-    priority: str = ""  # resource: an environment variable, nothing for the scheduler
+    priority: str = ""  # resource: an environment variable; not used by the scheduler
     register: str = ""  # node annotation: the cards
     score: str = ""  # node annotation: pair scores between cards
     to_allocate: str = ""  # pod annotation: consumed by the node's plugin
-    allocated: str = ""  # pod annotation: the durable truth
+    allocated: str = ""  # pod annotation: the lasting record
     use_type: str = ""  # pod annotations from here on
     nouse_type: str = ""
     use_uuid: str = ""
@@ -47,14 +48,14 @@ class Vendor:
 
     @property
     def pod_keys(self) -> tuple[str, ...]:
-        """Annotations by which a pod says which cards it accepts or has."""
+        """Annotations of a pod that name the cards that it accepts or has."""
         rules = (self.use_type, self.nouse_type, self.use_uuid, self.nouse_uuid, self.numa_bind, self.mode)
         return (*rules, self.to_allocate, self.allocated)
 
 
 @dataclass(frozen=True)
 class Vendors:
-    """The table, with the lookups that requests and nodes need."""
+    """The table of vendors, with the lookups for requests and nodes."""
 
     rows: tuple[Vendor, ...]
 
@@ -72,12 +73,12 @@ class Vendors:
 
     @cached_property
     def allocated(self) -> frozenset[str]:
-        """Pod annotations that say which cards a pod has."""
+        """Pod annotations that record the pod's cards."""
         return frozenset(row.allocated for row in self.rows if row.allocated)
 
     @cached_property
     def positions(self) -> dict[str, tuple[int, ...]]:
-        """Resource or pod annotation -> the rows it concerns."""
+        """Resource or pod annotation -> the rows that it concerns."""
         found: dict[str, tuple[int, ...]] = {}
         for position, row in enumerate(self.rows):
             for name in (row.count, *row.shares, *row.pod_keys):
@@ -87,7 +88,7 @@ class Vendors:
 
     @cached_property
     def without_webhook(self) -> Vendors:
-        """The table by which pods are read that HAMi's webhook passes over."""
+        """The table for pods that HAMi's webhook ignores."""
         return Vendors(tuple(replace(row, webhook=False) for row in self.rows))
 
     def concerned(self, names: Iterable[str]) -> list[Vendor]:
@@ -96,7 +97,7 @@ class Vendors:
         return [self.rows[place] for place in sorted(places)]
 
     def with_rows(self, rows: Iterable[Vendor]) -> Vendors:
-        """The table with these rows instead of, or beside, those of the same word."""
+        """The table with these rows; each replaces the row of the same word, or is added."""
         table = dict(self.by_word)
         table.update((row.word, row) for row in rows)
         return Vendors(tuple(table.values()))
@@ -119,7 +120,7 @@ def _word_uuids(word: str) -> dict[str, Any]:
 
 
 def ascend(word: str, count: str = "", memory: str = "", core: str = "") -> Vendor:
-    """A Huawei NPU. vNPU templates (memory rounded up to a template) are HAMi's plugin's business."""
+    """A Huawei NPU. HAMi's plugin handles vNPU templates (memory rounded up to a template)."""
     count = count or f"huawei.com/{word}"
     return Vendor(
         word,

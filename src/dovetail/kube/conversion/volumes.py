@@ -1,4 +1,4 @@
-"""Claims, volumes, classes and attach limits → the model's values. An object that cannot be understood is left out."""
+"""Claims, volumes, classes and attach limits → the model's values. An object that cannot be read is left out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
-# In-tree provisioner -> the CSI driver that does its work (csi-translation-lib); and the same by field of a volume.
+# In-tree provisioner -> the CSI driver that replaces it (csi-translation-lib); and the same by field of a volume.
 MIGRATED = {
     "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
     "kubernetes.io/azure-disk": "disk.csi.azure.com",
@@ -52,7 +52,7 @@ NEVER_COUNTED = ("kubernetes.io/azure-file", "kubernetes.io/vsphere-volume")
 
 
 class _Wrong(ValueError):
-    """(path, message)"""
+    """The object is wrong: (path, message)."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class _Wrong(ValueError):
 
 
 def volume_facts(found: Objects, problems: Problems) -> tuple[VolumeFact, ...]:
-    """Everything the input says of volumes, by kind and name."""
+    """All facts about volumes in the input, by kind and name."""
     facts = (
         volume_fact(item, problems) for kind in READERS for item in sorted(found.of(kind), key=lambda item: item.key)
     )
@@ -68,7 +68,7 @@ def volume_facts(found: Objects, problems: Problems) -> tuple[VolumeFact, ...]:
 
 
 def volume_fact(item: Found, problems: Problems) -> VolumeFact | None:
-    """None, and an error that names the field, where it makes no sense."""
+    """The fact; None, with an error that names the field, where the object is wrong."""
     try:
         return READERS[item.kind](item)
     except _Wrong as wrong:
@@ -182,7 +182,7 @@ READERS: dict[str, Callable[[Found], VolumeFact]] = {
 
 
 def _source(spec: objects.VolumeSpec) -> tuple[str, str, bool]:
-    """CSI driver, handle, and whether they are those of a migrated in-tree disk."""
+    """CSI driver, handle, and whether they belong to a migrated in-tree disk."""
     if spec.csi is not None:
         return spec.csi.driver, spec.csi.volume_handle, False
     for name, driver in DISKS.items():

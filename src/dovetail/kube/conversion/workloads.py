@@ -1,7 +1,8 @@
-"""Pods that exist and pods that workloads still have to make.
+"""Pods that exist, and pods that workloads still have to create.
 
-Bound pods are running and hold what they have until they are gone, terminating ones included; finished ones nothing.
-Replicas that exist are not made twice. New ones are called `<workload>-<ordinal>`, a DaemonSet's `<name>-<node>`.
+Bound pods are running, and hold their resources until they are gone, also while terminating. Finished pods hold
+nothing. Replicas that exist are not created twice. New ones are named `<workload>-<ordinal>`, those of a DaemonSet
+`<name>-<node>`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
 from dovetail.model.rules import Toleration
 
-MADE_BY_OPERATORS = ("Job", "StatefulSet", "Deployment", "ReplicaSet")  # which pods are then made by
+MADE_BY_OPERATORS = ("Job", "StatefulSet", "Deployment", "ReplicaSet")  # these then create the pods
 VOLCANO_GROUP = "scheduling.volcano.sh"
 MOST_REPLICAS = 100_000  # of one workload
 MOST_PODS = 1_000_000
@@ -54,11 +55,11 @@ DAEMON_TOLERATIONS = (
 
 @dataclass(slots=True)
 class _Owned:
-    """What exists of one workload."""
+    """The existing pods of one workload."""
 
-    active: int = 0  # neither finished nor going
+    active: int = 0  # neither finished nor terminating
     succeeded: int = 0
-    nodes: set[str] = field(default_factory=set)  # where, for DaemonSets
+    nodes: set[str] = field(default_factory=set)  # their nodes, for DaemonSets
 
     def count(self, pod: objects.Pod) -> None:
         if pod.status.phase in TERMINAL:
@@ -70,25 +71,26 @@ class _Owned:
 
 @dataclass(slots=True)
 class _Seen:
-    """Names that the input has."""
+    """Names in the input."""
 
-    pods: defaultdict[str, set[str]]  # namespace -> of pods, with those that were made here
+    pods: defaultdict[str, set[str]]  # namespace -> names of pods, including those created here
     groups: set[tuple[str, str]]  # (namespace, name) of PodGroups
-    owned: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))  # namespace -> with an owner
+    # Namespace -> pods with an owner.
+    owned: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
 
 @dataclass(slots=True)
 class Expansion:
-    """Everything there is to place and everything that runs."""
+    """All pods to place, and all running pods."""
 
     pending: list[Pending] = field(default_factory=list)
     bound: list[Bound] = field(default_factory=list)
     uids: set[str] = field(default_factory=set)
-    pod_groups: list[Found] = field(default_factory=list)  # which controllers would make
+    pod_groups: list[Found] = field(default_factory=list)  # those that controllers would create
 
 
 def expand(found: Objects, context: Context) -> Expansion:
-    """Existing pods, then what each workload lacks."""
+    """Existing pods, then the missing pods of each workload."""
     result = Expansion()
     owned: defaultdict[str, _Owned] = defaultdict(_Owned)  # "ReplicaSet/namespace/name", "Deployment/…" -> what exists
     names: defaultdict[str, set[str]] = defaultdict(set)  # namespace -> names of pods
@@ -130,7 +132,7 @@ def _existing(item: Found, who: Owners, owned: defaultdict[str, _Owned], result:
 
 
 def _daemon_target(spec: objects.PodSpec) -> str:
-    """The DaemonSet controller pins its pods by an affinity to metadata.name."""
+    """The node of a DaemonSet's pod: its controller pins pods by an affinity to metadata.name."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     for term in affinity.required.node_selector_terms if affinity is not None and affinity.required is not None else ():
         for row in term.match_fields:
@@ -140,13 +142,13 @@ def _daemon_target(spec: objects.PodSpec) -> str:
 
 
 def _expandable(found: Objects, problems: Problems) -> Iterator[Found]:
-    """Workloads that make pods themselves, in a fixed order; those that cannot choose other names first."""
+    """Workloads that create pods directly, in a fixed order; those that cannot choose other names first."""
     deployments = {(item.namespace, item.name) for item in found.of("Deployment")}
     for kind in ("StatefulSet", "DaemonSet", "Deployment", "ReplicaSet", "ReplicationController", "Job"):
         for item in sorted(found.of(kind), key=lambda item: (item.namespace, item.name)):
             above = controller(item.value.metadata)
             if above is not None and above.kind == "Deployment" and (item.namespace, above.name) in deployments:
-                continue  # the Deployment speaks for it
+                continue  # its Deployment is used instead
             if item.value.spec.template is None:
                 problems.fatal(item.where, "spec.template", "is missing; a workload needs a pod template")
                 continue
@@ -183,14 +185,14 @@ def _missing(
         start = max(workload.spec.ordinals.start, 0) if item.kind == "StatefulSet" else 0
         pods = (renamed(pod, name) for name in _names(item, start, wanted, names))
     for made in pods:
-        while made.name in names:  # only a DaemonSet's: its names are not chosen among the free ones
+        while made.name in names:  # only for a DaemonSet: its names are not chosen among the free ones
             made = renamed(made, f"{made.name}-0")
         names.add(made.name)
         result.pending.append(Pending(made, item.where))
 
 
 def _without_children(found: Objects) -> list[Found]:
-    """Operators' objects, in a fixed order, but for those whose own Jobs, StatefulSets and so on are in the input."""
+    """Operators' objects in a fixed order, except those whose own Jobs, StatefulSets and so on are in the input."""
     parents = set()
     for item in (*found.custom, *(item for kind in MADE_BY_OPERATORS for item in found.of(kind))):
         above = controller(item.value.metadata)
@@ -230,7 +232,10 @@ def _missing_of_custom(item: Found, seen: _Seen, result: Expansion, context: Con
 
 
 def _left(name: str, sets: Sequence[PodSet], exists: Sequence[str]) -> list[int]:
-    """Of each set how many pods are not there yet: by their names first, what is left over in the order of the sets."""
+    """For each set, how many pods are missing.
+
+    Existing pods are matched by name first, the others in the order of the sets.
+    """
     own = [pod for pod in exists if pod.startswith(f"{name}-")]
     result = []
     for one in sets:
@@ -246,7 +251,7 @@ def _left(name: str, sets: Sequence[PodSet], exists: Sequence[str]) -> list[int]
 
 
 def _gang_of(item: Found, seen: _Seen, result: Expansion) -> str:
-    """The key of the PodGroup that the object's controller makes, where it makes one; added to what there is."""
+    """The key of the PodGroup that the object's controller creates, if it does; the PodGroup is added to the result."""
     workload: CustomWorkload = item.value
     minimum, uid = workload.made.minimum, workload.metadata.uid
     if minimum is None:
@@ -259,13 +264,16 @@ def _gang_of(item: Found, seen: _Seen, result: Expansion) -> str:
 
 
 def _names(item: Found, start: int, wanted: int, taken: set[str]) -> list[str]:
-    """The lowest ordinals nobody has. A StatefulSet's are its identity, so one that exists is never replaced."""
+    """Names with the lowest free ordinals.
+
+    A StatefulSet's ordinals are identities, so an existing one is never replaced.
+    """
     free = (name for name in (f"{item.name}-{ordinal}" for ordinal in count(start)) if name not in taken)
     return list(islice(free, wanted))
 
 
 def _wanted(item: Found, exists: _Owned, names: set[str], problems: Problems) -> int:
-    """How many pods the controller would still make."""
+    """How many pods the controller would still create."""
     spec: objects.WorkloadSpec = item.value.spec
     path = "spec.parallelism" if item.kind == "Job" else "spec.replicas"
     given = spec.parallelism if item.kind == "Job" else spec.replicas
@@ -290,11 +298,11 @@ def _wanted(item: Found, exists: _Owned, names: set[str], problems: Problems) ->
 
 
 def _job_total(item: Found, exists: _Owned, parallelism: int) -> int:
-    """Pods that may run at once: never more than completions are left (pkg/controller/job/job_controller.go)."""
+    """Pods that may run at once: at most the remaining completions (pkg/controller/job/job_controller.go)."""
     job: objects.Workload = item.value
     completions = job.spec.completions
     succeeded = max(exists.succeeded, job.status.succeeded)
-    if completions is None:  # a work queue: once one succeeded no more are started
+    if completions is None:  # a work queue: after the first success no more pods are started
         return exists.active if succeeded else parallelism
     return min(parallelism, max(completions - succeeded, 0)) if completions >= 0 else completions
 

@@ -1,12 +1,12 @@
 """YAML as kubectl prints it → plain values, four times as fast as from libyaml's events.
 
 kubectl prints block mappings and lists with plain or quoted scalars, one entry after the other. Such text can be cut at
-its indentation, and an entry that has been read once (a label, an image that many nodes hold) need not be read again.
-What is not in this style is read from libyaml's events: a single entry on its own, or the whole text (`NotBlockStyle`).
-The values are the same either way; only yaml_text.py writes messages.
+its indentation. An entry that has been read once (a label, an image that many nodes have) need not be read again. Text
+in another style is read from libyaml's events: a single entry alone, or the whole text (`NotBlockStyle`). The values
+are the same either way; only yaml_text.py writes messages.
 
 Why a cut at the indentation is safe: an entry counts as read only if all of it matches, from its key to the end of its
-last line, so no scalar or collection is open where the next entry starts.
+last line. So no scalar or collection is open where the next entry starts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import yaml
 from dovetail.kube.files.yaml_text import DEEPEST, lone_value, plain_value
 
 MAX_LEVELS = 30  # of this reader, which recurses; Kubernetes objects have about 20
-MAX_KEPT_LENGTH = 1_000  # characters of an entry that is kept to be recognised
+MAX_KEPT_LENGTH = 1_000  # characters; longer entries are not cached
 MAX_KEPT_ENTRIES = 50_000
 MAX_ODD_SHARE = 20  # one odd entry in so many, beyond the first thousand; reading one alone takes long
 
@@ -48,7 +48,7 @@ class Styles(NamedTuple):
 
     next_entry: re.Pattern[str]
     next_item: re.Pattern[str]
-    entry: re.Pattern[str]  # lastgroup says what the value is
+    entry: re.Pattern[str]  # lastgroup names the kind of the value
     item: re.Pattern[str]
 
 
@@ -70,7 +70,7 @@ def _styles(indent: int) -> Styles:
 
 
 class BlockDocument(NamedTuple):
-    """What the text says."""
+    """The value of the text."""
 
     value: dict[Any, Any]
     is_printable: bool  # all of it is printable ASCII; False = not known
@@ -83,13 +83,13 @@ def document(text: str) -> BlockDocument:
     reader = _BlockReader()
     try:
         value = reader.mapping(text[:-1], 0, 1)
-    except (ValueError, yaml.YAMLError) as error:  # of an odd entry; the message needs its place in the whole text
+    except (ValueError, yaml.YAMLError) as error:  # from an odd entry; the message needs its line in the whole text
         raise NotBlockStyle from error
     return BlockDocument(value, is_printable=not reader.odd)
 
 
 class _BlockReader:
-    """One document."""
+    """Reads one document."""
 
     def __init__(self) -> None:
         self.kept: dict[str, tuple[Any, ...]] = {}  # text of an entry or item -> (key, value) or (value,)
@@ -97,7 +97,10 @@ class _BlockReader:
         self.odd = 0  # entries read from libyaml's events
 
     def mapping(self, text: str, indent: int, level: int) -> dict[Any, Any]:
-        """The entries that start with so many spaces. The values may be shared with other parts of the document."""
+        """The mapping of entries that start with so many spaces.
+
+        Values may be shared with other parts of the document.
+        """
         result: dict[Any, Any] = {}
         for key, value in self._each(text, _styles(indent).next_entry, self._entry, (indent, level)):
             if key in result:  # yaml_text.py warns of it and names the line
@@ -109,8 +112,11 @@ class _BlockReader:
         return [value for (value,) in self._each(text, _styles(indent).next_item, self._item, (indent, level))]
 
     def _each(self, text: str, start: re.Pattern[str], read: Reading, at: tuple[int, int]) -> Iterator[tuple[Any, ...]]:
-        """What each part of the text says. Odd parts are not kept: they may hold control characters, which are
-        replaced later. `at`: indentation, level."""
+        """The value of each part of the text.
+
+        Odd parts are not cached: they may contain control characters, which are replaced later. `at`: indentation,
+        level.
+        """
         if at[1] > MAX_LEVELS:
             raise NotBlockStyle
         kept, parts = self.kept, start.split(text)
@@ -132,7 +138,7 @@ class _BlockReader:
     def _entry(self, text: str, indent: int, level: int) -> tuple[Any, ...]:
         match = _styles(indent).entry.match(text)
         if match is None:
-            if not _STARTS_ENTRY.match(text, indent):  # else it may go on in the next one: `? a`, `: b`
+            if not _STARTS_ENTRY.match(text, indent):  # else it may continue in the next entry: `? a`, `: b`
                 raise NotBlockStyle
             (pair,) = self._alone(text, level).items()
             return pair  # type: ignore[no-any-return]
@@ -160,7 +166,7 @@ class _BlockReader:
         self.odd += 1
         if self.odd > 1_000 + self.entries // MAX_ODD_SHARE:
             raise NotBlockStyle
-        return lone_value(text + "\n", DEEPEST - level + 1)  # its own mapping or list is of this level
+        return lone_value(text + "\n", DEEPEST - level + 1)  # the mapping or list itself is of this level
 
 
 def _scalar(match: re.Match[str]) -> Any:
@@ -176,7 +182,7 @@ def _scalar(match: re.Match[str]) -> Any:
 
 
 def _folded(text: str) -> str:
-    """A line break, and the spaces around it, is one space."""
+    """The text with each line break, and the spaces around it, replaced by one space."""
     if "\n" not in text:
         return text
     while " \n" in text:

@@ -1,7 +1,7 @@
-"""Objects of operators that make pods: which pod templates they hold, and how many pods of each are made.
+"""Objects of operators that create pods: their pod templates, and how many pods each template gives.
 
-One function per kind, from the object as it was read. Kinds whose pods cannot be told from the object alone are named
-as not placed; so is an object of an unknown kind that holds a pod template.
+There is one function for each kind, from the object as it was read. If the object alone does not determine its pods, it
+is reported as not placed. So is an object of an unknown kind that contains a pod template.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from dovetail.kube.objects.problems import printable
 
 MOST_REPLICAS = 100_000  # of one template
 MOST_SETS = 1_000  # templates of one object
-MOST_LOOKED_AT = 20_000  # parts of an object of an unknown kind
+MOST_LOOKED_AT = 20_000  # parts of an object of an unknown kind that are searched
 SLIP = 0.9  # of two names, by difflib: `replica` and `replicas` are 0.93, `minReplicas` and `replicas` 0.84
 Json = Mapping[str, Any]
 
 
 class NotPlain(ValueError):
-    """Why it cannot be said which pods the object makes."""
+    """Why the pods of the object cannot be determined."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
     """Pods made from one template."""
 
-    stem: str  # of their names, after the object's own: "worker" gives "job-worker-0"; "" = none
+    stem: str  # part of their names after the object's own: "worker" gives "job-worker-0"; "" = none
     count: int
     template: Json
     path: str  # of the template
@@ -42,11 +42,11 @@ class PodSet:
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """What an object makes."""
+    """The pods that an object creates."""
 
     sets: tuple[PodSet, ...] = ()
-    minimum: int | None = None  # pods that are placed together or not at all, where its controller makes a PodGroup
-    rests: str = ""  # the field for which it makes none at present
+    minimum: int | None = None  # pods placed together or not at all, where its controller creates a PodGroup
+    rests: str = ""  # the field because of which it creates none at present
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,10 @@ class _At:
         return at
 
     def _value(self, key: str) -> Any:
-        """What stands under the key. A key that is nearly this one is a slip: a default would be something else."""
+        """The value of the key.
+
+        A key that resembles this one counts as misspelt: using a default instead would be wrong.
+        """
         if not isinstance(self.value, Mapping):
             return None
         if key in self.value:
@@ -127,7 +130,7 @@ def _replica_specs(key: str) -> Callable[[_At], Expanded]:
 
 
 def _volcano(body: _At) -> Expanded:
-    """The controller makes a PodGroup of spec.minAvailable, by default of all pods."""
+    """Volcano's Job. Its controller creates a PodGroup with minimum spec.minAvailable, by default all pods."""
     tasks = body.get("spec", "tasks").items()
     sets = tuple(
         task.get("template").pods(task.get("name").text(f"default{number}"), task.get("replicas").number(1))
@@ -163,7 +166,7 @@ def _leader_worker_set(body: _At) -> Expanded:
 
 
 def _ray_cluster(*path: str) -> Callable[[_At], Expanded]:
-    """`path`: where the spec of the cluster stands."""
+    """A Ray cluster. `path`: the path of the cluster's spec."""
 
     def expand(body: _At) -> Expanded:
         if body.get("spec", "suspend").is_true():
@@ -182,7 +185,7 @@ def _ray_cluster(*path: str) -> Callable[[_At], Expanded]:
 
 
 def _replicas(body: _At) -> Expanded:
-    """Shaped like a Deployment."""
+    """An object in the form of a Deployment."""
     return Expanded((body.get("spec", "template").pods("", body.get("spec", "replicas").number(1)),))
 
 
@@ -193,7 +196,7 @@ def _notebook(body: _At) -> Expanded:
 
 
 def _knative(body: _At) -> Expanded:
-    """At first one pod, or as many as min-scale says."""
+    """A Knative Service: one pod at first, or as many as min-scale says."""
     template = body.get("spec", "template")
     scale = template.get("metadata", "annotations", "autoscaling.knative.dev/min-scale").text("1")
     count = int(scale) if scale.isascii() and scale.isdigit() and len(scale) < 6 else 1
@@ -201,7 +204,10 @@ def _knative(body: _At) -> Expanded:
 
 
 def _inference_service(body: _At) -> Expanded:
-    """Containers that the object states itself; of a model the pod is made by a ServingRuntime that is elsewhere."""
+    """A KServe InferenceService with containers of its own.
+
+    For a model, a ServingRuntime, which is another object, determines the pod.
+    """
     predictor = body.get("spec", "predictor")
     if not isinstance(predictor.mapping().get("containers"), list):
         raise NotPlain("its pods come from a ServingRuntime, which the object does not state")
@@ -212,7 +218,7 @@ def _inference_service(body: _At) -> Expanded:
     return Expanded((PodSet("predictor", count, template, "spec.predictor"),))
 
 
-# (API group, kind) -> what it makes
+# (API group, kind) -> its pods
 EXPANDABLE: dict[tuple[str, str], Callable[[_At], Expanded]] = {
     **{
         ("kubeflow.org", kind): _replica_specs(key)
@@ -238,7 +244,7 @@ EXPANDABLE: dict[tuple[str, str], Callable[[_At], Expanded]] = {
     ("serving.knative.dev", "Service"): _knative,
     ("serving.kserve.io", "InferenceService"): _inference_service,
 }
-# Kinds that make pods which only their controller can tell.
+# Kinds whose pods only their controller can determine.
 OPAQUE: dict[tuple[str, str], str] = {
     ("trainer.kubeflow.org", "TrainJob"): "its pods come from a TrainingRuntime, which the object does not state",
     ("serving.kserve.io", "LLMInferenceService"): "its pods come from a configuration, which the object does not state",
@@ -252,7 +258,7 @@ OPAQUE: dict[tuple[str, str], str] = {
     ("apps.nvidia.com", "NIMService"): "its pods are made by NVIDIA's NIM operator",
     ("nvidia.com", "DynamoGraphDeployment"): "its pods are made by NVIDIA's Dynamo operator",
 }
-# Kinds that hold pod templates for others and make no pods themselves.
+# Kinds that contain pod templates for other objects and create no pods themselves.
 TEMPLATES_ONLY = frozenset(
     (
         *(("argoproj.io", kind) for kind in ("WorkflowTemplate", "ClusterWorkflowTemplate")),
@@ -269,7 +275,10 @@ def makes_pods(group: str, kind: str) -> bool:
 
 
 def expanded(group: str, kind: str, body: Json) -> Expanded:
-    """What an object of these kinds makes. Raises NotPlain where the object alone does not tell."""
+    """The pods that an object of these kinds creates.
+
+    Raises NotPlain where the object alone does not determine them.
+    """
     if (group, kind) in OPAQUE:
         raise NotPlain(OPAQUE[group, kind])
     if _is_finished(_At(body).get("status")):

@@ -1,4 +1,4 @@
-"""Documents → typed objects: which kinds we know, which are ignored, and which field has the wrong type."""
+"""Documents → typed objects: which kinds are known, which are ignored, and which field has the wrong type."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dovetail.kube.objects.volumes import STORAGE_GROUP, VOLUME_KINDS, VOLUME_KI
 T = TypeVar("T")
 POD_GROUPS = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.k8s.io", "scheduling.volcano.sh")
 
-# (API group, kind) -> type. A kind of the same name in another group is somebody else's object.
+# (API group, kind) -> type. A kind of the same name in another group is a different kind.
 KINDS: dict[tuple[str, str], type[Any]] = {
     ("", "Node"): objects.Node,
     ("", "Pod"): objects.Pod,
@@ -56,7 +56,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?\Z", re.ASCI
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A typed object and where it was found."""
+    """A typed object and its position in the input."""
 
     where: str  # "a.yaml#2 Pod default/web"
     kind: str
@@ -72,7 +72,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class CustomWorkload:
-    """An operator's object that makes pods; its templates, typed, in the order of its sets."""
+    """An operator's object that creates pods; its templates, typed, in the order of its sets."""
 
     metadata: objects.Meta
     made: Expanded
@@ -80,7 +80,7 @@ class CustomWorkload:
 
 
 class NotPlaced(NamedTuple):
-    """An object that makes pods which the plan does not know."""
+    """An object whose pods are not in the plan."""
 
     kind: str
     namespace: str
@@ -90,7 +90,7 @@ class NotPlaced(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Everything that was understood, by kind, and how many objects of other kinds were left out."""
+    """All objects that could be read, by kind, and the number of objects of other kinds."""
 
     by_kind: Mapping[str, tuple[Found, ...]]
     ignored: Mapping[str, int] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class Objects:
 
 
 def decode(documents: Iterable[Document], problems: Problems) -> Objects:
-    """Typed objects. Structural errors are fatal, and collected before anything is raised (by the caller)."""
+    """Typed objects. Structural errors are fatal; the caller raises them after all are collected."""
     documents = tuple(documents)
     names = _generated_names(documents)
     found: dict[tuple[str, str, str, str], tuple[Found, Document]] = {}
@@ -137,14 +137,14 @@ def decode(documents: Iterable[Document], problems: Problems) -> Objects:
     by_kind: dict[str, list[Found]] = {}
     custom = tuple(item for item, _ in found.values() if isinstance(item.value, CustomWorkload))
     for item, _ in found.values():
-        if not isinstance(item.value, CustomWorkload):  # a Job of Volcano is no Job of Kubernetes
+        if not isinstance(item.value, CustomWorkload):  # a Job of Volcano is not a Job of Kubernetes
             by_kind.setdefault(item.kind, []).append(item)
     kinds = {kind: tuple(items) for kind, items in by_kind.items()}
     return Objects(kinds, dict(sorted(ignored.items())), custom, tuple(sorted(set(not_placed))))
 
 
 def _why_not_placed(document: Document) -> str:
-    """Why the pods of an object of another kind cannot be planned; "" = it makes none, or they can."""
+    """Why the pods of an object of another kind cannot be planned; "" = it creates none, or they can."""
     key = (document.group, document.kind)
     if makes_pods(*key):
         try:
@@ -183,13 +183,17 @@ def _custom(document: Document, generated: str, problems: Problems) -> Found | N
 
 
 def _check_template(path: str, template: Mapping[str, Any], where: str, problems: Problems) -> None:
-    """Where the pod spec stands among fields of the operator's own, only it could tell which are unknown."""
+    """Check the fields of a template.
+
+    Where the pod spec is mixed with an operator's own fields, unknown fields are not reported: only the operator knows
+    them.
+    """
     if path.endswith("emplate"):
         check(template, "PodTemplateSpec", path, where, problems)
 
 
 def _warn_of_likeness(document: Document, problems: Problems) -> None:
-    """A kind that is nearly one of ours is rather a slip than somebody else's object."""
+    """Warn of a kind that resembles one of ours: it is more likely misspelt than a different kind."""
     groups = sorted({group for group, kind in KINDS if kind == document.kind and group != "extensions"})
     if groups and document.group in ("", "apps", "batch", "core"):
         wanted = " or ".join(GROUP_VERSIONS.get(group, f"{group}/…") for group in groups)
@@ -204,7 +208,7 @@ def _warn_of_likeness(document: Document, problems: Problems) -> None:
 
 
 def _generated_names(documents: Sequence[Document]) -> dict[str, str]:
-    """place -> name of each object that has a generateName only: numbered over all files, in no order of theirs."""
+    """place -> name of each object that has only a generateName: numbered over all files, whatever their order."""
     unnamed = {document.place: document for document in documents if not document.name and document.generate_name}
     if not unnamed:
         return {}
@@ -247,13 +251,13 @@ def _found(document: Document, known: type[Any], generated: str, problems: Probl
 
 
 def convert(body: Any, known: type[T], where: str, problems: Problems, at: str = "") -> T | None:
-    """The typed object, or None and a fatal problem that names the field. `at`: where it stands in the document."""
+    """The typed object, or None and a fatal problem that names the field. `at`: its path in the document."""
     error: Exception
     try:
         return msgspec.convert(body, known)
     except (msgspec.ValidationError, RecursionError, OverflowError) as first:
         error = first
-    try:  # null is rare in files and costs a copy to remove, so it is tried second
+    try:  # null is rare in files, and removing it costs a copy, so it is tried second
         body = objects.without_nulls(body)
         return msgspec.convert(body, known)
     except msgspec.ValidationError as second:
@@ -292,7 +296,7 @@ _WORDS = {
 
 
 def _explain(error: str, body: Any) -> tuple[str, str]:
-    """msgspec's complaint as (field, sentence): "Expected `str`, got `bool` - at `$.metadata.labels[...]`"."""
+    """msgspec's message as (field, sentence): "Expected `str`, got `bool` - at `$.metadata.labels[...]`"."""
     match = _AT.match(error)
     what, key, path = (match["what"], match["key"], match["path"] or "$") if match else (error, None, "$")
     missing = _MISSING.match(what)
@@ -307,7 +311,7 @@ def _explain(error: str, body: Any) -> tuple[str, str]:
 
 
 def _resolve(path: str, body: Any, got: str) -> str:
-    """The path with `[...]` replaced by the key whose value has the type complained of."""
+    """The path with `[...]` replaced by the key whose value has the reported type."""
     candidates: list[tuple[str, Any]] = [("", body)]
     for name, index in _STEP.findall(path):
         candidates = list(_descend(candidates, name, index))

@@ -1,6 +1,6 @@
 """Reads `-f` arguments into documents: files, folders, stdin; multi-document YAML or JSON; Lists flattened.
 
-Knows nothing of what the objects mean. Hostile input (alias bombs, deep nesting, broken encodings) ends in a Problem.
+The meaning of objects is not known here. Hostile input (alias bombs, deep nesting, broken encodings) ends in a Problem.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dovetail.kube.files.visible_bodies import visible_body
 from dovetail.kube.objects.problems import Problems, printable
 
 SUFFIXES = (".yaml", ".yml", ".json")
-MOST_BROKEN = 20  # documents of one file that are complained about
+MOST_BROKEN = 20  # documents of one file that are reported
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One object as it was read."""
+    """One object as read from a file."""
 
     place: str  # "a.yaml#2"
     kind: str
@@ -34,7 +34,7 @@ class Document:
 
     @property
     def where(self) -> str:
-        """As much as is known before the object is understood: "a.yaml#2 Pod web"."""
+        """The object's position and name, as far as known before it is decoded: "a.yaml#2 Pod web"."""
         return f"{self.place} {printable(_name(self.kind, self.body))}"
 
     @property
@@ -43,7 +43,7 @@ class Document:
 
     @property
     def generate_name(self) -> str:
-        """The stem of the name that the API server makes up."""
+        """The prefix of the name that the API server generates."""
         return self._said_of_itself("generateName")
 
     def _said_of_itself(self, key: str) -> str:
@@ -53,12 +53,12 @@ class Document:
 
     @property
     def group(self) -> str:
-        """Of "apps/v1" it is "apps"; "" is the core group."""
+        """The API group: "apps" of "apps/v1"; "" is the core group."""
         return self.api_version.rpartition("/")[0]
 
 
 def read(arguments: Sequence[str], problems: Problems, stdin: IO[bytes] | None = None) -> tuple[Document, ...]:
-    """Every object in every argument, in the order given. Raises InputError once all of them were looked at."""
+    """Every object in every argument, in the order given. Raises InputError after all of them were read."""
     documents: list[Document] = []
     for source, text in _texts(arguments, problems, stdin):
         documents.extend(parse(source, text, problems))
@@ -139,7 +139,7 @@ def _paths(argument: str, problems: Problems) -> list[str]:
 
 
 def _unreadable(error: OSError, problems: Problems) -> None:
-    """A folder below the one that was named: what is in it would be missing from the plan."""
+    """Report a folder below the named one that cannot be read: its objects would be missing from the plan."""
     problems.fatal(str(error.filename), "", f"cannot be read: {error.strerror or error}")
 
 
@@ -147,7 +147,7 @@ def _decoded(source: str, stream: IO[bytes], problems: Problems) -> Iterator[tup
     try:
         raw = files.read_at_most(stream, files.max_bytes(files.MAX_MANIFEST_BYTES))
         text = raw.decode("utf-8-sig")
-        del raw  # not held beside the text while that is parsed
+        del raw  # free it while the text is parsed
     except files.TooLarge as error:
         problems.fatal(source, "", f"cannot be read: {error.strerror}; {error.advice}")
     except OSError as error:
@@ -159,7 +159,7 @@ def _decoded(source: str, stream: IO[bytes], problems: Problems) -> Iterator[tup
 
 
 class _Raw(NamedTuple):
-    """What one document of a text says."""
+    """The content of one document of a text."""
 
     value: Any
     is_printable: bool  # no control characters in it; False = not known
@@ -189,15 +189,15 @@ def _yaml_bodies(text: str, warn: Callable[[str], None]) -> Iterator[_Raw]:
 
 
 _PRINTABLE = bytes(range(ord(" "), ord("~") + 1)) + b"\n"
-_ESCAPE = re.compile(r'\\[^"\\/]')  # one that may stand for a control character
+_ESCAPE = re.compile(r'\\[^"\\/]')  # an escape that may stand for a control character
 
 
 def _is_printable_json(text: str) -> bool:
-    """Whether no text in it holds a control character: a line break stands between values only."""
+    """Whether no text in it contains a control character: line breaks occur between values only."""
     return text.isascii() and not text.encode().translate(None, _PRINTABLE) and _ESCAPE.search(text) is None
 
 
-_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a character beyond the first 65,536: only right in pairs
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # half of a character beyond the first 65,536: valid only in pairs
 
 
 def _json_bodies(text: str) -> Iterator[Any]:
@@ -227,7 +227,7 @@ def _yaml_complaint(error: yaml.YAMLError) -> str:
 
 
 def _flatten(place: str, body: Any, problems: Problems) -> Iterator[Document]:
-    """The object, or a List's items numbered from `place` on."""
+    """The object, or a List's items, numbered from `place` on."""
     if not isinstance(body, dict):
         problems.fatal(place, "", f"is {_said(body)}, not an object with apiVersion and kind")
         return
@@ -247,13 +247,13 @@ def _flatten(place: str, body: Any, problems: Problems) -> Iterator[Document]:
         return
     source, _, first = place.rpartition("#")
     for number, item in enumerate(items or (), int(first)):
-        if isinstance(item, dict) and kind != "List":  # a typed list's items may leave out what the list says
+        if isinstance(item, dict) and kind != "List":  # items of a typed list may leave out kind and apiVersion
             item = {"kind": kind.removesuffix("List"), "apiVersion": api_version, **item}
         yield from _flatten(f"{source}#{number}", item, problems)
 
 
 def _name(kind: str, body: dict[str, Any]) -> str:
-    """Kind, namespace and name as far as the object says so."""
+    """Kind, namespace and name, as far as the object states them."""
     metadata = body.get("metadata")
     if not isinstance(metadata, dict):
         return kind

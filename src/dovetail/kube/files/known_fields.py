@@ -1,7 +1,7 @@
-"""Fields that Kubernetes does not know: named, with the likely one. kubectl refuses them, other clients lose them.
+"""Reports fields that Kubernetes does not have, with the likely name. kubectl refuses them, other clients drop them.
 
-Against the field names of Kubernetes 1.36 (fields.json, made by tools/fields.py), not against the few fields that we
-read. Objects with a uid come from an API server, which has dropped what it did not know: they are not looked at.
+The comparison is with the field names of Kubernetes 1.36 (fields.json, made by tools/fields.py), not with the few
+fields that we read. Objects with a uid come from an API server, which has dropped unknown fields: they are not checked.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ import msgspec
 from dovetail.kube.objects.pools import API_VERSION, Cluster, Gpus, Pool
 from dovetail.kube.objects.problems import Problems, printable
 
-MOST_UNKNOWN = 20  # fields of one object that are named
+MOST_UNKNOWN = 20  # fields of one object that are reported
 LONGEST_GUESSED = 60  # characters of a name that are compared with others
 SIMILAR = 0.75  # of two names, by difflib
-OWN_FIELDS = {"nodes": "Pool", "gpus": "Gpus"}  # of the cluster file those that hold types of ours
+OWN_FIELDS = {"nodes": "Pool", "gpus": "Gpus"}  # fields of the cluster file that contain types of ours
 OWN_TYPES = frozenset(("Cluster", *OWN_FIELDS.values()))
 POD_GROUP_FIELDS = frozenset(("minMember", "minTaskMember", "minResources"))  # of scheduler-plugins' and Volcano's
-DEEPEST_GUESS = 3  # `spec.template.spec` below the field that is wrong
+DEEPEST_GUESS = 3  # `spec.template.spec` below the wrong field
 
-Fields = Mapping[str, str]  # field -> type it holds; "" = text, a number, a map of the user's own
+Fields = Mapping[str, str]  # field -> its type; "" = text, a number, a map of the user's own
 
 
 class Table(NamedTuple):
-    builtin: frozenset[tuple[str, str]]  # (API group, kind) of everything that Kubernetes itself has
+    builtin: frozenset[tuple[str, str]]  # (API group, kind) of all built-in kinds of Kubernetes
     kinds: Mapping[str, str]  # "apps/v1 Deployment" -> type
     types: Mapping[str, Fields]
 
@@ -46,7 +46,7 @@ def table() -> Table:
 
 
 def _own_types() -> dict[str, Fields]:
-    """Those of the cluster file, by what it is read as."""
+    """The types of the cluster file, by the structs that read it."""
     rows: dict[str, dict[str, str]] = {
         kind.__name__: {one.encode_name: OWN_FIELDS.get(one.encode_name, "") for one in msgspec.structs.fields(kind)}
         for kind in (Cluster, Pool, Gpus)
@@ -66,7 +66,7 @@ def _group_and_kind(text: str) -> tuple[str, str]:
 
 
 def check_object(body: Mapping[str, Any], api_version: str, kind: str, where: str, problems: Problems) -> None:
-    """Name every unknown field of an object whose kind and version are in the table."""
+    """Report every unknown field of an object whose kind and version are in the table."""
     metadata = body.get("metadata")
     if isinstance(metadata, Mapping) and metadata.get("uid"):
         return
@@ -76,7 +76,10 @@ def check_object(body: Mapping[str, Any], api_version: str, kind: str, where: st
 
 
 def check_pod_group(body: Mapping[str, Any], where: str, problems: Problems) -> None:
-    """Of PodGroups that are custom resources only names that are nearly the one we read: others are their owners'."""
+    """Report misspelt fields of PodGroups that are custom resources.
+
+    Only names that resemble ours: others are valid there.
+    """
     spec = body.get("spec")
     if not isinstance(spec, Mapping) or "minMember" in spec:
         return
@@ -87,7 +90,7 @@ def check_pod_group(body: Mapping[str, Any], where: str, problems: Problems) -> 
 
 
 def check(body: Any, type_name: str, path: str, where: str, problems: Problems) -> None:
-    """The same for a part of an object, at `path`, that is of this type."""
+    """The same for a part of an object, at `path`, of this type."""
     look = _Look(where, problems)
     look.at(body, type_name, path, ())
     if look.unnamed:
@@ -96,7 +99,7 @@ def check(body: Any, type_name: str, path: str, where: str, problems: Problems) 
 
 @dataclass(slots=True)
 class _Look:
-    """One object while it is looked at."""
+    """The check of one object."""
 
     where: str
     problems: Problems
@@ -105,7 +108,7 @@ class _Look:
     types: Mapping[str, Fields] = field(default_factory=lambda: table().types)
 
     def at(self, body: Any, type_name: str, path: str, above: tuple[tuple[str, str], ...]) -> None:
-        """`above`: (path, type) of the objects around this one, the nearest last."""
+        """Check one part. `above`: (path, type) of the objects around it, the nearest last."""
         fields = self.types[type_name]
         for number, part in enumerate(body) if isinstance(body, list) else ():
             if isinstance(part, dict):
@@ -132,7 +135,7 @@ class _Look:
         self.problems.mistake(self.where, _below(path, printable(key)), message)
 
     def _likely(self, key: str, path: str, type_name: str, above: tuple[tuple[str, str], ...]) -> str:
-        """The same name further in or out, else a similar one here; "" = none."""
+        """The path of the same name in an inner or outer object, else a similar name here; "" = none."""
         inside = self._further_in(key, type_name)
         if inside:
             return _below(path, inside)
@@ -154,7 +157,7 @@ class _Look:
 
 
 def similar(name: str, known: Mapping[str, Any]) -> str:
-    """The known name that this one is nearly; "" = none is."""
+    """The known name that this one resembles; "" = none."""
     lower = {one.lower(): one for one in known}
     close = difflib.get_close_matches(name.lower()[:LONGEST_GUESSED], lower, n=1, cutoff=SIMILAR)
     return lower[close[0]] if close else ""
@@ -165,6 +168,6 @@ def _below(path: str, key: str) -> str:
 
 
 def _title(type_name: str) -> str:
-    """`a Container`, `an Affinity`."""
+    """The type with its article: `a Container`, `an Affinity`."""
     short = type_name.rpartition(".")[2]
     return f"{'an' if short[0] in 'AEIOU' else 'a'} {short}"

@@ -1,6 +1,7 @@
-"""Objects of files without control characters: what people print of them later cannot control a terminal.
+"""Objects of files without control characters, so that printing them cannot control a terminal.
 
-The API server refuses such characters in names, labels, taints and resources. Free text may hold line breaks and tabs.
+The API server refuses such characters in names, labels, taints and resources. Free text may contain line breaks and
+tabs.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ FREE_TEXT = frozenset({"annotations", "args", "binaryData", "command", "data", "
 def visible_body(body: Any) -> Any:
     """The same object, changed in place: control characters in keys and values are written as escapes (`\\x1b`).
 
-    Without recursion, as hostile objects may be deep. Parts that YAML's aliases share are looked at again for each, of
-    which a document has a bounded number (yaml_text.py).
+    Works without recursion, as hostile objects may be deep. Parts shared by YAML aliases are processed once for each
+    use; a document has a bounded number of these (yaml_text.py).
     """
     if isinstance(body, str):
         return visible_lines(body)

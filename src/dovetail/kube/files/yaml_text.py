@@ -1,8 +1,8 @@
 """YAML text → plain values, safely: built from libyaml's events, without recursion and without expanding aliases.
 
-PyYAML's own composer recurses in C, so that a hundred thousand brackets end the process; this one counts depth and
-expansion while it reads. Scalars are read as kubectl reads them: YAML 1.1, so `on` is true and `010` is 8, but dates
-stay text and `1:30` is no number in base 60.
+PyYAML's own composer recurses in C, so a hundred thousand brackets end the process. This one counts depth and expansion
+while it reads. Scalars are read as kubectl reads them: YAML 1.1, so `on` is true and `010` is 8. But dates stay text,
+and `1:30` is not a number in base 60.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KINDS: dict[str, Any] = {"int": (int,), "float": (int, float), "bool": (bool,),
 
 
 class TextError(ValueError):
-    """The text is YAML that must not be read: too deep, too much, or tagged for another language."""
+    """The YAML must not be read: too deep, too large, or tagged for another language."""
 
 
 @dataclass(slots=True)
@@ -42,14 +42,14 @@ class _Frame:
 
     value: dict[Any, Any] | list[Any]
     anchor: str | None
-    size: int = 1  # values inside, aliases written out
+    size: int = 1  # values inside, with aliases expanded
     key: Any = None
     has_key: bool = False
     merges: list[dict[Any, Any]] = field(default_factory=list)
 
 
 def documents(text: str, warn: Callable[[str], None]) -> Iterator[Any]:
-    """Every document of the text. Raises yaml.YAMLError or TextError at the first thing that is wrong."""
+    """Every document of the text. Raises yaml.YAMLError or TextError at the first error."""
     for builder in _builders(text, warn, DEEPEST):
         yield builder.document()
 
@@ -57,7 +57,7 @@ def documents(text: str, warn: Callable[[str], None]) -> Iterator[Any]:
 def lone_value(text: str, deepest: int) -> Any:
     """The only document of a text that was cut out of another. Raises yaml.YAMLError or TextError.
 
-    Refused is what the text around it may change, or what needs a place in it: anchors, merges, keys that stand twice.
+    It refuses what depends on the text around it, or needs its line number: anchors, merges, duplicate keys.
     """
     found = []
     for builder in _builders(text, _refuse, deepest):
@@ -87,11 +87,11 @@ def _builders(text: str, warn: Callable[[str], None], deepest: int) -> Iterator[
         loader.dispose()
 
 
-MERGE = object()  # the key << as it stands in YAML 1.1; in quotes it is a text like any other
+MERGE = object()  # the key << of YAML 1.1; in quotes it is an ordinary text
 
 
 class _Builder:
-    """One document."""
+    """Builds one document."""
 
     def __init__(self, loader: yaml.CSafeLoader, warn: Callable[[str], None], deepest: int) -> None:
         self.loader, self.warn, self.deepest = loader, warn, deepest
@@ -133,7 +133,7 @@ class _Builder:
         frame = self.stack.pop()
         if isinstance(frame.value, dict) and frame.merges:
             own = dict(frame.value)
-            for merged in reversed(frame.merges):  # earlier ones win, the mapping's own keys win over all
+            for merged in reversed(frame.merges):  # earlier ones win; the mapping's own keys win over all
                 frame.value.update(merged)
             frame.value.update(own)
         if frame.anchor:

@@ -1,1 +1,1 @@
-"""Dovetail as a scheduler on a live cluster: what the API server says becomes events, what we decide becomes writes."""
+"""Dovetail as a scheduler on a live cluster: reports of the API server become events, decisions become writes."""

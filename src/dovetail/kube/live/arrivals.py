@@ -1,7 +1,7 @@
 """Groups that have arrived and are to be tried, in the queue's order. A pod is in one group at a time.
 
-Where many stand in line, namespaces of equal priority take turns, one group each: a namespace with ten thousand pods
-delays the pod of another by one group, and not by ten thousand. Within a namespace the order stays.
+When many groups are queued, namespaces of equal priority take turns, one group each. So a namespace with ten thousand
+pods delays another namespace's pod by one group, not by ten thousand. Within a namespace the order stays.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from dovetail.model.pod import Group
 
-MANY = 32  # groups in line: namespaces take turns while there are more
+MANY = 32  # queued groups above which namespaces take turns
 RANK = 2  # leading parts of a group's order that decide before turns do: started gangs, priority
 
 Line = list[tuple[Any, str]]  # a heap of (order, name); the group may have left or changed
@@ -23,10 +23,10 @@ Line = list[tuple[Any, str]]  # a heap of (order, name); the group may have left
 class Arrivals:
     def __init__(self, order: Callable[[Group], tuple[Any, ...]] = attrgetter("order")) -> None:
         self._order = order
-        self._orders: dict[str, tuple[Any, ...]] = {}  # by name: where the group stands in its line
+        self._orders: dict[str, tuple[Any, ...]] = {}  # by name: the group's position in its line
         self._groups: dict[str, Group] = {}  # by name
         self._name_of: dict[str, str] = {}  # pod uid -> name of its group
-        self._lines: dict[Any, dict[str, Line]] = {}  # rank -> namespace, the one whose turn it is first -> its groups
+        self._lines: dict[Any, dict[str, Line]] = {}  # rank -> namespace, next turn first -> its groups
 
     def __bool__(self) -> bool:
         return bool(self._groups)
@@ -35,16 +35,16 @@ class Arrivals:
         return len(self._groups)
 
     def name_of(self, uid: str) -> str:
-        """The group that the pod is in; "" = none."""
+        """The name of the group that the pod is in; "" = none."""
         return self._name_of.get(uid, "")
 
     def add(self, group: Group) -> None:
-        """The group takes the place of one of its name. Its pods must have left other groups."""
+        """Add the group; it replaces one of its name. Its pods must have left other groups."""
         before, order = self._orders.get(group.name), self._order(group)
         self._groups[group.name] = group
         self._name_of.update((pod.uid, group.name) for pod in group.pods)
         self._orders[group.name] = order
-        if before != order:  # else its place in the line is still there
+        if before != order:  # else its entry in the line is still valid
             namespace = group.title.partition("/")[0]
             line = self._lines.setdefault(order[:RANK], {}).setdefault(namespace, [])
             heapq.heappush(line, (order, group.name))
@@ -70,7 +70,7 @@ class Arrivals:
             line = lines.pop(namespace)
             _, name = heapq.heappop(line)
             if line:
-                lines[namespace] = line  # behind the others
+                lines[namespace] = line  # move it behind the others
             group = self._groups.pop(name)
             del self._orders[name]
             for pod in group.pods:

@@ -1,6 +1,6 @@
-"""The least that can be known of a pod that could not be read: who it is, and roughly what it asks for.
+"""The minimum known of a pod that could not be read: its identity, and roughly its request.
 
-A pod that runs must be charged, whatever is wrong with the rest of it. Each part is read by itself, and a part that
+A running pod must be charged, whatever is wrong with the rest of it. Each part is read separately, and a part that
 cannot be read is left out.
 """
 
@@ -18,11 +18,11 @@ from dovetail.model.device import WHOLE_COMPUTE
 from dovetail.model.node import CPU, MEMORY
 from dovetail.model.pod import Container, DeviceAsk, Pod, RunningPod, Trust
 
-MAX_CARDS = 64  # per container and vendor: more than a machine has
+MAX_CARDS = 64  # for each container and vendor: more than a machine has
 
 
 def bare_pod(source: objects.Pod, vendors: Vendors = DEFAULT_VENDORS) -> Pod:
-    """Names, CPU, memory, and whole cards for every card that is asked for."""
+    """Names, CPU, memory, and a whole card for every requested card."""
     meta, resources = source.metadata, dict[str, int]()
     for container in source.spec.containers:
         for key in (CPU, MEMORY):
@@ -35,7 +35,7 @@ def bare_pod(source: objects.Pod, vendors: Vendors = DEFAULT_VENDORS) -> Pod:
 
 
 def bare_running(source: objects.Pod, known: Pod | None, vendors: Vendors = DEFAULT_VENDORS) -> RunningPod:
-    """What the pod holds: by its record where that can be read. `known`: what it asked for when it could be read."""
+    """What the pod holds, by its record where that can be read. `known`: its request from when it could be read."""
     pod = known if known is not None else bare_pod(source, vendors)
     shares = None
     with suppress(Exception):

@@ -1,7 +1,8 @@
-"""Makes placements true: many Bindings on their way at once, each until it is known what became of it.
+"""Binds pods to their nodes: many Bindings under way at once, each until its result is known.
 
-A write whose answer was lost is sent again: with uid and resourceVersion as preconditions it can happen only once. As
-long as nobody knows, the cards stay reserved; before they are given up, the pod is stamped, so that the write fails.
+A write whose answer was lost is sent again. Its preconditions, uid and resourceVersion, let it succeed only once. While
+the result is unknown, the cards stay reserved. Before they are freed, our epoch is written on the pod, so that the lost
+write fails.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from dovetail.kube.objects import core as objects
 from dovetail.model.events import Bind
 from dovetail.model.node import Node
 
-LATE = 2.0  # seconds at the gate after which a placement is held against the present again
-Claimed = Callable[[], Iterable[str]]  # annotations by which the pod says by now which cards it has
+LATE = 2.0  # seconds of waiting at the gate after which a placement is checked again
+Claimed = Callable[[], Iterable[str]]  # annotations in which the pod claims cards by now
 
 
 class Fate(Enum):
-    """What became of a placement."""
+    """The result of a placement."""
 
     BOUND = auto()
-    CHANGED = auto()  # the pod is not what it was when it was placed; `pod` is what it is now
+    CHANGED = auto()  # the pod has changed since it was placed; `pod` is its present object
     OUTDATED = auto()  # nothing was written: it would not be placed like this any more; `message` says why
     GONE = auto()
-    REFUSED = auto()  # the API server does not want it so; `message` says why
-    VOLUMES = auto()  # its volumes were not bound; likewise
+    REFUSED = auto()  # the API server refused it; `message` says why
+    VOLUMES = auto()  # its volumes were not bound; `message` says why
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +51,25 @@ class Outcome:
 
     @property
     def came_true(self) -> bool:
-        """Also by a write whose answer was lost."""
+        """Whether the pod is bound to the node of the decision, also by a write whose answer was lost."""
         has_it = self.pod is not None and self.pod.spec.node_name == self.bind.decision.node
         return self.fate is Fate.BOUND or (self.fate is Fate.CHANGED and has_it)
 
 
 class Turn(Protocol):
-    """Somebody whose turn must be waited for before a node is written to."""
+    """A lock that must be taken before a pod is bound to a node."""
 
     async def take(self, bind: Bind) -> bool:
-        """True where the node's plugin will confirm."""
+        """Take the lock. True where the node's plugin will confirm."""
 
     def holds(self, bind: Bind) -> bool:
-        """Whether what `take` said is still so: the lock is held, or the node wants none."""
+        """Whether the result of `take` still holds: the lock is held, or the node needs none."""
 
     async def give_back(self, bind: Bind, bound: bool) -> None: ...
 
 
 class Binder:
-    """`submit` returns at once; every submitted placement ends as one Outcome."""
+    """Sends Bindings. `submit` returns at once; every submitted placement ends with one Outcome."""
 
     def __init__(
         self,
@@ -77,15 +78,16 @@ class Binder:
         *,
         nodes: Mapping[str, Node],
         version_of: Callable[[Bind], str | None],  # the pod's resourceVersion, None = it is not that pod any more
-        objection: Callable[[Bind, bool], str],  # why it would not be placed so now, "" = it would; True = it waited
-        settled: Callable[[str], Awaitable[None]],  # returns when no other write of ours to the pod is under way
+        # Why it would not be placed so now, "" = it would; True = the bind waited.
+        objection: Callable[[Bind, bool], str],
+        settled: Callable[[str], Awaitable[None]],  # returns when none of our other writes to the pod is under way
         volumes: Callable[[Bind], Awaitable[str]],  # "" once the pod's volumes are bound, else why not
         report: Callable[[Outcome], None],
         now: Callable[[], float],
-        epoch: str = "",  # of our reign
-        bound_by: str = "",  # the mark on pods that hold cards
+        epoch: str = "",  # the epoch of our leadership
+        bound_by: str = "",  # our value of the bound-by annotation, on pods that hold cards
         seals: Seals = NO_SEALS,
-        may_write: Callable[[], bool] = lambda: True,  # whether we are surely the scheduler at this moment
+        may_write: Callable[[], bool] = lambda: True,  # whether we are certain to be the leader at this moment
         log: Log = silent,
         server: tuple[int, int] = LABELS_SINCE,
         turn: Turn | None = None,
@@ -99,8 +101,8 @@ class Binder:
         self._report, self._now, self._server, self._turn, self._world = report, now, server, turn, world
         self.gate = Gate(most)
         self.under_way: dict[str, asyncio.Task[None]] = {}  # by uid
-        self.writing = 0  # binds of `under_way` whose turn has come: their volumes are bound, and the node is theirs
-        self.writes = 0  # sent, events and conditions apart
+        self.writing = 0  # binds of `under_way` past the gate: their volumes are bound, and they hold the node's lock
+        self.writes = 0  # writes sent, without events and conditions
         self.stamps = 0
 
     def submit(self, bind: Bind, claimed: Claimed = tuple) -> None:
@@ -109,12 +111,12 @@ class Binder:
         task.add_done_callback(lambda done: self._finished(bind, done))
 
     async def drain(self, seconds: float) -> None:
-        """Wait for what is under way, as long as that."""
+        """Wait at most `seconds` for binds under way."""
         if self.under_way:
             await asyncio.wait(list(self.under_way.values()), timeout=seconds)
 
     def _finished(self, bind: Bind, done: asyncio.Task[None]) -> None:
-        """Whatever failed did so before anything was sent: `_until_known` raises nothing."""
+        """Report a bind whose task failed. Nothing was sent then: `_until_known` raises nothing."""
         if self.under_way.get(bind.pod.uid) is done:
             del self.under_way[bind.pod.uid]
         if not done.cancelled() and (error := done.exception()) is not None:
@@ -134,7 +136,7 @@ class Binder:
         self._report(outcome)
 
     async def _give_back(self, turn: Turn, outcome: Outcome) -> None:
-        """That it fails changes nothing about what became of the bind."""
+        """Give the lock back. A failure does not change the outcome of the bind."""
         try:
             await turn.give_back(outcome.bind, outcome.came_true)
         except Exception as error:
@@ -150,7 +152,7 @@ class Binder:
         return outcome or await self._look(bind, unsure)
 
     async def _send(self, bind: Bind, locked: bool, claimed: Claimed) -> tuple[Outcome | None, bool]:
-        """Until the server has decided. None: the pod must be asked; True: a write of ours may still become true."""
+        """Send until the server has decided. None: the pod must be read; True: one of our writes may still succeed."""
         failures, unsure, began = 0, False, self._world.now()
         while True:
             try:
@@ -190,7 +192,7 @@ class Binder:
                 return (None, True) if unsure else (Outcome(bind, fate, _said(error)), False)
 
     def _outdated(self, bind: Bind, locked: bool, waited: bool) -> str:
-        """Why the placement must not be written; asked last, since lock, volumes and retries take time."""
+        """Why the placement must not be written; checked last, since lock, volumes and retries take time."""
         if why := self._objection(bind, waited):
             return why
         if self._turn is not None and not self._turn.holds(bind):
@@ -198,7 +200,10 @@ class Binder:
         return ""
 
     async def _write(self, bind: Bind, node: Node, body: dict[str, Any]) -> None:
-        """The lease is looked at last: whoever takes over later will find this pod waiting, and stamp it."""
+        """Write the Binding.
+
+        The lease is checked last: a later leader finds this pod waiting, and writes its own epoch on it.
+        """
         only_while(self._may_write)
         self.writes += 1
         try:
@@ -207,21 +212,24 @@ class Binder:
             raise
         except Exception as error:
             self._log(f"{bind.pod.key}: {_said(error)}", WARNING, pod=bind.pod.key, node=node.name)
-            raise Unavailable(_said(error)) from error  # nobody knows how far it came
+            raise Unavailable(_said(error)) from error  # it is unknown how far the write came
         if self._server < LABELS_SINCE and "labels" in body["metadata"] and self._may_write():
             self.writes += 1
             await self._label(bind, node.name)
 
     async def _label(self, bind: Bind, node: str) -> None:
-        """Before 1.35 a Binding's labels were dropped. Only HAMi's monitor misses it where this fails."""
+        """Write the labels, which a Binding drops before Kubernetes 1.35.
+
+        If this fails, only HAMi's monitor misses them.
+        """
         body = {"metadata": {"uid": bind.pod.uid, "labels": {NODE: node}}}
         with suppress(Exception):
             await self._api.patch(f"{pod_path(bind.pod.namespace, bind.pod.name)}/status", body)
 
     async def _look(self, bind: Bind, unsure: bool) -> Outcome:
-        """Something is not as we thought: ask how the pod is, until it is known.
+        """Read the pod until its state is known, after an unexpected answer.
 
-        As long as a write may become true the cards are not given up, whatever the answers are.
+        While one of our writes may still succeed, the cards stay reserved, whatever the answers are.
         """
         failures = 0
         while True:
@@ -240,7 +248,7 @@ class Binder:
                 await self._world.sleep(BACKOFF.wait(failures, self._world.chance(), asked))
 
     async def _as_it_is(self, bind: Bind, unsure: bool) -> objects.Pod | None:
-        """None: it is gone. If it waits, no write of ours may reach it any more."""
+        """The pod as it is; None = it is gone. If it waits, none of our writes can reach it after this."""
         path = pod_path(bind.pod.namespace, bind.pod.name)
         try:
             source = read_pod(await self._api.get(path))
@@ -251,7 +259,7 @@ class Binder:
         if not unsure or source.spec.node_name:
             return source
         only_while(self._may_write)
-        self.stamps += 1  # a stamp that is there already would change nothing
+        self.stamps += 1  # counted, because writing the same epoch again would not change the resourceVersion
         return await put_stamp(self._api, path, bind.pod.uid, f"{self._epoch}.{self.stamps}")
 
 

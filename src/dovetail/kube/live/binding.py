@@ -1,4 +1,4 @@
-"""One write per placement: a Binding that says the node, the cards and, as preconditions, which pod was meant.
+"""The one write of a placement: a Binding with the node, the cards and, as preconditions, the identity of the pod.
 
 The API server merges the annotations (and, from 1.35, the label) into the pod in the same transaction as nodeName.
 """
@@ -40,8 +40,11 @@ def binding(
     bound_by: str = "",
     seals: Seals = NO_SEALS,
 ) -> dict[str, Any]:
-    """The body. `locked`: HAMi's plugin on the node will say when the cards were handed over. `claimed`: annotations
-    by which the pod said before which cards it has; they are true from now on, or blank."""
+    """The body of the Binding.
+
+    `locked`: HAMi's plugin on the node will report when the cards were handed over. `claimed`: annotations in which the
+    pod claimed cards before; the Binding overwrites them with facts, or with blanks.
+    """
     meta: dict[str, Any] = {
         "name": pod.name,
         "namespace": pod.namespace,
@@ -51,7 +54,8 @@ def binding(
     said = dict.fromkeys(claimed, "")
     if decision.shares and bound_by:
         said[BOUND_BY] = bound_by
-    if decision.shares and node.enforcer is not Enforcer.STOCK:  # there kubelet picks the card, and we do not know it
+    # On a stock node, kubelet picks the card, and we do not know it.
+    if decision.shares and node.enforcer is not Enforcer.STOCK:
         said |= cards(pod, decision, node, vendors, now, locked)
         if labelled(node.name):
             meta["labels"] = {NODE: node.name}
@@ -68,7 +72,7 @@ def binding(
 
 
 def _allocated(said: Mapping[str, str], vendors: Vendors) -> dict[str, str]:
-    """Of what is written the strings that stay as they are: the node's plugin takes `…-to-allocate` apart."""
+    """The strings among `said` that stay unchanged: the node's plugin consumes `…-to-allocate`."""
     names = vendors.allocated
     return {name: text for name, text in said.items() if text and name in names}
 
@@ -78,12 +82,12 @@ def pod_path(namespace: str, name: str) -> str:
 
 
 def labelled(node: str) -> bool:
-    """HAMi's monitor finds pods by a label that holds the node's name, which may be too long for one."""
+    """Whether the node's name fits into a label, by which HAMi's monitor finds pods."""
     return len(node) <= LONGEST_LABEL
 
 
 def cards(pod: Pod, decision: Decision, node: Node, vendors: Vendors, now: float, locked: bool) -> dict[str, str]:
-    """HAMi's, in HAMi's encoding: one pair of device strings per vendor."""
+    """HAMi's annotations in HAMi's encoding: one pair of device strings for each vendor."""
     seconds = str(int(now))
     result = {NODE: node.name, TIME: seconds, PHASE: ALLOCATING if locked else SUCCESS, BIND_TIME: seconds}
     maker = {device.uuid: device.vendor for device in node.devices}

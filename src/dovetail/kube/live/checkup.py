@@ -1,7 +1,7 @@
-"""What is wrong with a cluster's nodes, cards and records: the checks of `dovetail doctor`.
+"""The checks of `dovetail doctor`: what is wrong with a cluster's nodes, cards and records.
 
-A check is a function from what was seen to findings, and a row of CHECKS. It reads what the live scheduler would read,
-by the same code, and changes nothing.
+A check is a function from the observed cluster to findings, and a row of CHECKS. It reads what the live scheduler would
+read, with the same code, and changes nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VERIFY_ADVICE = "compare with the node's own list (nvidia-smi, kubelet's podreso
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong, and what to do about it."""
+    """One problem, and what to do about it."""
 
     check: str
     object: str  # "Pod ml/train-0", "Node gpu-7"
@@ -42,8 +42,8 @@ class Finding(NamedTuple):
 class Seen:
     """A cluster as the live scheduler would know it after a start."""
 
-    held: tuple[tuple[Pod, Held], ...]  # pods that run, by node, namespace and name
-    unsealed: frozenset[str]  # uids of running pods of ours that hold devices and have no seal
+    held: tuple[tuple[Pod, Held], ...]  # running pods, by node, namespace and name
+    unsealed: frozenset[str]  # uids of our running pods that hold devices and have no seal
     uses: tuple[NodeUse, ...]  # by name
     problems: dict[str, tuple[Problem, ...]] = field(default_factory=dict)  # "Pod ml/train-0" -> about its record
     seals: bool = False  # there is a key to check seals with
@@ -58,7 +58,7 @@ def look(
     settle_seconds: float,
     seals: bool,
 ) -> Seen:
-    """What a scheduler that starts now would make of these objects."""
+    """The cluster as a scheduler that starts now would read these objects."""
     mirror, scheduler = Mirror(reader, lambda: now, settle_seconds=settle_seconds), Scheduler(mode="interpreted")
     pods = [stored(pod, pod.metadata.namespace or "default") for pod in pods]
     happened = mirror.hear_nodes([Changed(node) for node in nodes])
@@ -110,7 +110,7 @@ def _unsealed(seen: Seen) -> Iterator[Finding]:
 
 
 def _missing(seen: Seen) -> Iterator[Finding]:
-    """Not where kubelet picks the cards: no record is expected there."""
+    """Missing records, except where kubelet picks the cards: no record is expected there."""
     kubelet_picks = {use.node.name for use in seen.uses if use.node.enforcer is Enforcer.STOCK}
     for pod, held in seen.held:
         known = held.record is not None or held.doubt or f"Pod {pod.key}" in seen.problems
@@ -120,8 +120,10 @@ def _missing(seen: Seen) -> Iterator[Finding]:
 
 
 def _overbooked(seen: Seen) -> Iterator[Finding]:
-    """By pods whose cards are known. What is charged to be on the safe side to cards that a pod may have is no fact:
-    such a pod is a finding of its own."""
+    """Cards overbooked by pods whose cards are known.
+
+    A pod whose cards are unknown is charged on every card that it may hold, which is no fact. It is a separate finding.
+    """
     for use in seen.uses:
         for card in own_cards(use):
             device, (slots, memory, compute) = card.device, card.known
@@ -159,7 +161,7 @@ def _names(pods: tuple[str, ...]) -> str:
 
 class Check(NamedTuple):
     name: str
-    sentence: str  # what is wrong where it finds something
+    sentence: str  # what is wrong if the check finds something
     run: Callable[[Seen], Iterable[Finding]]
 
 
@@ -176,5 +178,5 @@ CHECKS = (
 
 
 def findings(seen: Seen) -> list[Finding]:
-    """In the order of the table, each check's by node and name."""
+    """All findings in the order of the table; those of one check by node and name."""
     return [finding for check in CHECKS for finding in check.run(seen)]

@@ -1,7 +1,7 @@
-"""The loop: what is true goes into the scheduler first, then who arrived, in order; what it decides is carried out.
+"""The loop of the live scheduler: book observed facts, then place new groups in order, then carry out the decisions.
 
-Everything here runs in one thread and holds no lock. Placing is done in small portions, so that binds leave while
-others are still being placed.
+Everything here runs in one thread and holds no lock. Groups are placed in small portions, so that Bindings of the first
+pods are sent while later pods are still being placed.
 """
 
 from __future__ import annotations
@@ -56,25 +56,25 @@ from dovetail.model.events import (
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod
 
-PORTION = 32  # groups placed in a turn, before binds get a chance to leave
-RETRIED = 64  # waiting pods tried again in a turn
-RETRIED_AT_ONCE = 2  # of these between two looks at the clock
-NET_RETRIED = 512  # waiting pods that the safety net tries before it lets the loop do the rest
-SAFETY_NET = 60.0  # seconds between two tries of everybody: by then events should have done it
-REFRESH = 30.0  # seconds between two looks whether pods wait for other reasons than they say
-SOON = 3.0  # seconds after a node's change until the next such look
-LONGEST_BUSY = 1.0  # seconds of turns without a pause after which such looks are due, too
+PORTION = 32  # groups placed in one turn, before Bindings get a chance to be sent
+RETRIED = 64  # waiting pods tried again in one turn
+RETRIED_AT_ONCE = 2  # of these, pods tried between two checks of the clock
+NET_RETRIED = 512  # waiting pods that the safety net tries itself; the loop tries the rest
+SAFETY_NET = 60.0  # seconds between two tries of all waiting pods; events should have caused every retry before that
+REFRESH = 30.0  # seconds between two checks whether the reported reasons of waiting pods are still right
+SOON = 3.0  # seconds from a node's change to the next such check
+LONGEST_BUSY = 1.0  # seconds of turns without a pause after which such checks are due, too
 
 
 @dataclass(slots=True)
 class Counts:
-    """For metrics and benchmarks."""
+    """Counters for metrics and benchmarks."""
 
     placed: int = 0
     bound: int = 0
     conflicts: int = 0
     refused: int = 0
-    rescued: int = 0  # placed by the safety net: each one is a missing event
+    rescued: int = 0  # pods placed by the safety net: each one shows that an event was missing
 
 
 class Driver:
@@ -89,9 +89,9 @@ class Driver:
     ) -> None:
         self.scheduler, self.mirror, self._epoch, self._now, self._log = scheduler, mirror, epoch, now, log
         self.now, self.log = now, log
-        self.binder: Binder  # set by whoever puts the parts together
+        self.binder: Binder  # set by the caller that puts the parts together
         self.teller: Teller
-        self.kernels: Kernels | None = None  # likewise; None = decide as it is
+        self.kernels: Kernels | None = None  # set by the same caller; None = use the kernels as they are
         scheduler.retries.deferred = True
         self.set_aside = SetAside(self, self._again)
         self.reasons = Reasons(scheduler, now, partial(self.set_aside.pod, what="Why a pod waits:"))
@@ -100,18 +100,22 @@ class Driver:
         self.rooms = GangRooms(scheduler, mirror)
         mirror.is_being_bound = lambda uid: uid in self.binder.under_way
         self.counts = Counts()
-        self.on_the_way: dict[str, Bind] = {}  # by uid: placed, and neither seen on its node nor given up
+        # By uid: placed pods, until they are seen on their node or their placement is given up.
+        self.on_the_way: dict[str, Bind] = {}
         self.audit = LedgerAudit(self)
         self._inbox: list[Event] = []
         self._arrivals = Arrivals(scheduler.waiting.order_of)
         self._refusals: dict[str, Refusals] = {}  # by pod uid
-        self._held_back: dict[str, dict[str, None]] = {}  # group name -> uids that `_line_up_again` will ask for
+        # Group name -> uids of pods that `_line_up_again` will offer again.
+        self._held_back: dict[str, dict[str, None]] = {}
         self._wake = asyncio.Event()
-        self._look_at = 0.0  # when to look again why pods wait
-        self.doubt: Callable[[], int] = lambda: 0  # somebody else seems to lead: the look at the lease that will tell
-        self.paused = False  # decide nothing for now
-        self.bound_by = ""  # our mark on pods that hold cards
-        self.noticed: Callable[[str, str], None] = lambda mark, pod: None  # another Dovetail's mark, and the pod
+        self._look_at = 0.0  # when to check again why pods wait
+        # Called when another scheduler may lead: number of the lease check that will tell.
+        self.doubt: Callable[[], int] = lambda: 0
+        self.paused = False  # True = decide nothing for now
+        self.bound_by = ""  # our value of the bound-by annotation, on pods that hold cards
+        # Called with the bound-by value of another Dovetail, and the pod.
+        self.noticed: Callable[[str, str], None] = lambda mark, pod: None
 
     # ---- what comes in ------------------------------------------------------------------------------------------
 
@@ -123,7 +127,7 @@ class Driver:
         self._wake.set()
 
     def outcome(self, outcome: Outcome) -> None:
-        """What became of a placement; called by the binder."""
+        """Handle the result of a placement; called by the binder."""
         bind, pod, at = outcome.bind, outcome.bind.pod, self._now()
         if outcome.fate is Fate.BOUND:
             self.counts.bound += 1
@@ -162,12 +166,15 @@ class Driver:
             self.noticed(mark, f"{source.metadata.namespace}/{source.metadata.name}")
 
     def hear_pod(self, source: objects.Pod) -> None:
-        """One pod as it is now, from the answer to a write of ours."""
+        """Take in one pod as the answer to one of our writes shows it."""
         self.happened(self.mirror.hear_pod(source))
         self.judge_stamps()
 
     def judge_stamps(self) -> None:
-        """Anybody can write a stamp, so that it proves nothing: its pod waits until the lease was looked at."""
+        """Have the lease checked for waiting pods whose epoch may be newer than ours; they are not bound before that.
+
+        Any client that may patch pods can write an epoch, so it proves nothing.
+        """
         stamped, self.mirror.stamped = self.mirror.stamped, []
         for known in (self.mirror.pods[uid] for uid in stamped if uid in self.mirror.pods):
             if may_outrank(known.stamp, self._epoch):
@@ -175,7 +182,10 @@ class Driver:
                 known.doubt = self.doubt()
 
     def take_truth(self) -> None:
-        """Book what is true, though nothing is decided yet. Nodes first: a row that pods hold is written twice."""
+        """Book observed facts before the first decision.
+
+        Nodes go first: otherwise a row that pods hold is written twice.
+        """
         self._inbox.sort(key=lambda event: not isinstance(event, NodeChanged))
         self._take_in()
 
@@ -197,7 +207,7 @@ class Driver:
     # ---- the loop -----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run the loop until it is cancelled."""
         self._look_at, net = self._now() + REFRESH, self._now() + SAFETY_NET
         while True:
             await either(self._wake, 1.0)
@@ -216,14 +226,14 @@ class Driver:
                 await asyncio.sleep(0)
 
     async def _take_turns(self, until: float) -> None:
-        """While there is work. `until`: when whoever keeps us busy has done so for long enough."""
+        """Take turns while there is work, but no longer than to the time `until`."""
         while self._has_work() and not self.paused:
             began = self._now()
             if began > until:
                 self._wake.set()
                 return
             self._take_in(began + BOOKING_SECONDS)
-            if not self._inbox:  # decided is when everything that is known is booked
+            if not self._inbox:  # decide only when all known facts are booked
                 self._carry_out(self._retry_some(RETRIED))
                 self._place_some()
                 if self.audit.is_overdue:
@@ -237,9 +247,12 @@ class Driver:
         return bool(self._inbox or self._arrivals or self.scheduler.has_retries or self.reasons.pending)
 
     def _take_in(self, until: float | None = None) -> None:
-        """Truth is booked at once; who wants a place gets in line. `until`: when the rest is left for the next turn."""
+        """Book facts, and queue groups that are to be placed.
+
+        Events left at the time `until` wait for the next turn.
+        """
         inbox, self._inbox = self._inbox, []
-        for event in inbox:  # a gang with news is decided when all of them are booked, and not in between
+        for event in inbox:  # a gang with news is decided after all of its events are booked, not in between
             if isinstance(event, GroupArrived):
                 try:
                     self.scheduler.withdraw(event.group)
@@ -267,12 +280,12 @@ class Driver:
                 self.remarks.forget(uid)
                 self._refusals.pop(uid, None)
         if isinstance(event, (NodeChanged, NodeGone)):
-            self._look_at = min(self._look_at, self._now() + SOON)  # why pods wait may be another reason now
+            self._look_at = min(self._look_at, self._now() + SOON)  # pods may wait for another reason now
         self._carry_out(self.set_aside.handle(event))
 
     def _line_up(self, group: Group) -> None:
-        """Whoever stands in another line, or waits with others, leaves those: it is asked for once."""
-        group = self.scheduler.members.current(group)  # a gang that was started goes first
+        """Queue the group. Its pods leave other queued or waiting groups, so that each pod is placed once."""
+        group = self.scheduler.members.current(group)  # a gang that is partly placed goes first
         for pod in group.pods:
             if self._arrivals.name_of(pod.uid) not in ("", group.name):
                 self._leave_line(pod.uid)
@@ -282,7 +295,7 @@ class Driver:
         self._arrivals.add(group)
 
     def _hush(self, uid: str) -> None:
-        """Why it waited until now is nobody's concern any more."""
+        """Drop the recorded reason: the pod is no longer pending."""
         self.reasons.forget(uid)
         self.teller.forget(uid)
 
@@ -292,7 +305,7 @@ class Driver:
             self._line_up(rest)
 
     def _retry_some(self, pods: int) -> list[Effect]:
-        """Waiting pods that something may have helped: so many, or as many as the time of a turn allows."""
+        """Retry waiting pods that a change may have helped: at most `pods`, within the time of one turn."""
         effects: list[Effect] = []
         until = self._now() + TURN_SECONDS
         while pods > 0 and self.scheduler.has_retries and self._now() <= until:
@@ -323,12 +336,12 @@ class Driver:
             return
         rest = self._not_placed(group)
         if rest is not None:
-            for pod in rest.pods:  # the engine takes back what it kept for the pod
+            for pod in rest.pods:  # the engine takes back the place that it kept for the pod
                 self.on_the_way.pop(pod.uid, None)
             self._carry_out(self.set_aside.handle(GroupArrived(self._now(), rest)))
 
     def _not_placed(self, group: Group) -> Group | None:
-        """Without those that hold a place (their Bindings are under way, or it is kept), or rest after a refusal."""
+        """The group without pods that hold or keep a place, or pause after a refusal; None = no pod is left."""
         held, kept = self.scheduler.ledger.pods, self.rooms.kept
         awake = [pod for pod in group.pods if not self.mirror.rests(pod.uid) and not self.rooms.stays(pod)]
         pods = tuple(pod for pod in awake if pod.uid not in held or pod.uid in kept)
@@ -345,7 +358,7 @@ class Driver:
             self._log(f"{len(lost)} waiting pods were in no queue; the first: {lost[0].key}", WARNING, count=len(lost))
             self.counts.rescued += len(lost)
             self.happened(GroupArrived(self._now(), self.mirror.gangs.group(pod)) for pod in lost)
-        if self.scheduler.has_retries:  # waiting pods are being tried anyway
+        if self.scheduler.has_retries:  # waiting pods are being tried already
             return
         self.scheduler.retry_all(self._now())
         effects = self._retry_some(NET_RETRIED)
@@ -357,7 +370,7 @@ class Driver:
         self._carry_out(effects)
 
     def _is_lost(self, uid: str) -> bool:
-        """No line, no place, no write, and no timer after a refusal: the pod will not be asked for."""
+        """Whether nothing will offer the pod again: it is in no queue, has no place, no write and no retry timer."""
         placed = uid in self.scheduler.ledger.pods or uid in self.binder.under_way
         waits = self.scheduler.waiting.name_of(uid) or self._arrivals.name_of(uid)
         return not (placed or waits or self.mirror.rests(uid))
@@ -385,13 +398,13 @@ class Driver:
                 self.reasons.note(pod, decision)
             case Warn(subject, message):
                 self._log(f"{subject}: {message}", WARNING, object=subject)
-            case Evict() | Move() | Resize():  # no policy that the live scheduler offers asks for these
+            case Evict() | Move() | Resize():  # no policy of the live scheduler produces these effects
                 raise NotImplementedError(f"the live scheduler cannot perform {type(effect).__name__}")
             case _:
                 assert_never(effect)
 
     def _tell_some(self) -> None:
-        """Say why pods wait: those that do not say so themselves already."""
+        """Report why pods wait, unless the pod's condition says so already."""
         for pod, condition in self.reasons.some(PORTION):
             before = self.mirror.pods[pod.uid].condition if self.mirror.waits(pod.uid) else condition
             if before != condition:
@@ -407,7 +420,7 @@ class Driver:
         self.teller.note(Note(bind.pod, "Scheduled", text, action="Binding"))
 
     def waits_for_lock(self, bind: Bind, text: str) -> None:
-        """A bind waits long for a lock that another program holds: its pod says so, by a word of our own."""
+        """Report in the pod's condition that its bind waits for another program's lock, with a reason of our own."""
         condition = Condition("NodeLocked", cut(text))
         if self.mirror.waits(bind.pod.uid) and self.mirror.pods[bind.pod.uid].condition != condition:
             self.teller.waits(bind.pod, condition)
@@ -416,9 +429,9 @@ class Driver:
     # ---- when it did not work -----------------------------------------------------------------------------------
 
     def _give_up(self, pod: Pod) -> None:
-        """What was reserved is free, unless the rest of a gang needs it, and whatever is heard of the pod next is news.
+        """Free the pod's reservation, unless the rest of its gang needs it; the pod's next report counts as new.
 
-        Not so where the watch has said that it has a node: what it holds is the truth and no reservation of ours.
+        Exception: the watch has shown that the pod has a node. Then it holds its cards in fact, not as a reservation.
         """
         if not self.mirror.holds(pod.uid):
             self.mirror.forget(pod.uid)
@@ -426,9 +439,9 @@ class Driver:
             self.happened((PodsGone(self._now(), tuple(gone)),) if gone else ())
 
     def _changed(self, outcome: Outcome, source: objects.Pod) -> None:
-        """The pod is another than we thought, or has a node already: by our own write, if its answer was lost."""
+        """Handle a pod that changed, or that has a node already: perhaps by our own write, if its answer was lost."""
         bind = outcome.bind
-        if source.spec.node_name:  # what it holds takes the place of what we reserved for it
+        if source.spec.node_name:  # its actual cards replace our reservation
             if outcome.came_true:
                 self.counts.bound += 1
                 self._refusals.pop(bind.pod.uid, None)
@@ -437,13 +450,13 @@ class Driver:
             self.counts.conflicts += 1
             self._give_up(bind.pod)
         self.hear_pod(source)
-        self._again(bind.pod)  # the watch may have said more than the answer already, and will not say it again
+        self._again(bind.pod)  # the watch may have shown more than this answer already, and will not repeat it
 
     def objection(self, bind: Bind, waited: bool) -> str:
-        """Why the placement would not be made now; "" = it would. Asked by the binder just before it writes.
+        """Why the placement would not be made now; "" = it would. The binder calls it just before it writes.
 
-        Nothing is looked at where no time has passed and the node is the one that was decided on: the ledger's node
-        may be a later one by now, with other cards.
+        The check is skipped where the bind did not wait, and the node is still the object that was decided on and has
+        not changed since. The ledger may have a later version of the node by now, with other cards.
         """
         name, ledger = str(bind.decision.node), self.scheduler.ledger
         row, known = ledger.row_of.get(name), self.mirror.nodes.get(name)
@@ -458,7 +471,7 @@ class Driver:
         return objection(self.scheduler, bind.pod, bind.decision)
 
     def _place_again(self, outcome: Outcome) -> None:
-        """At once, as the cluster is now; after several times in a row with pauses, as after a refusal."""
+        """Place the pod again at once; after several attempts in a row, pause as after a refusal."""
         pod = outcome.bind.pod
         self.counts.conflicts += 1
         refusals = self._refusals.setdefault(pod.uid, Refusals())
@@ -481,7 +494,10 @@ class Driver:
         asyncio.get_running_loop().call_later(pause, self._again, pod)
 
     def _tell_refused(self, pod: Pod, outcome: Outcome, refusals: Refusals) -> None:
-        """By a word of our own: another node would not help. The event is sent once, however often it is tried."""
+        """Report the refusal in the pod's condition, with a reason of our own: another node would not help.
+
+        The Event is sent once for each distinct refusal, not for each retry.
+        """
         if not self.mirror.waits(pod.uid):
             return
         kind = "VolumesNotBound" if outcome.fate is Fate.VOLUMES else "BindingRefused"
@@ -493,7 +509,7 @@ class Driver:
             self.teller.note(Note(pod, kind, outcome.message, warning=True, action="Binding"))
 
     def _again(self, pod: Pod) -> None:
-        """If it still waits and nobody has spoken of it since, ask for it."""
+        """Offer the pod again if it still waits and was not reported since."""
         if pod.uid not in self.mirror.pods:
             self._refusals.pop(pod.uid, None)
         group = self.mirror.recall(pod)
@@ -506,7 +522,7 @@ class Driver:
         asyncio.get_running_loop().call_later(seconds, self._line_up_again, self._hold_back(group))
 
     def _waits_for_kernel(self, group: Group) -> bool:
-        """On a large cluster a decision with policies that are not compiled would keep all others waiting."""
+        """Whether the group must wait for compiled kernels: on a large cluster, interpreting would delay all others."""
         if self.kernels is None:
             return False
         again = partial(self._line_up_again, group.name)
@@ -518,12 +534,15 @@ class Driver:
         return bool(why)
 
     def _hold_back(self, group: Group) -> str:
-        """By name, as the kernels do it: a later group of that name takes the place of this one, not of its pods."""
+        """Hold the group's pods back under its name.
+
+        A later group of that name replaces the group, but not its pods.
+        """
         self._held_back.setdefault(group.name, {}).update(dict.fromkeys(pod.uid for pod in group.pods))
         return group.name
 
     def _line_up_again(self, name: str) -> None:
-        """The pods that were held back under this name, as they are by now, with the group they belong to by now."""
+        """Offer the pods held back under this name again, with their present objects and present groups."""
         known = [self.mirror.pods.get(uid) for uid in self._held_back.pop(name, ())]
         groups = [self.mirror.gangs.group(one.pod) for one in known if one is not None and one.stand is Stand.WAITS]
         self.happened(GroupArrived(self._now(), each) for each in {each.name: each for each in groups}.values())
@@ -538,7 +557,7 @@ class Driver:
 
 
 def _concerned(event: Event) -> Sequence[str]:
-    """UIDs of pods that have a place now, or are gone."""
+    """UIDs of the pods that now have a place, or are gone."""
     match event:
         case PodObserved(_, running):
             return (running.pod.uid,)

@@ -1,7 +1,7 @@
-"""Who may write: a Lease, as kube components keep it, and from it the epoch that tells our writes from a predecessor's.
+"""Which process may write: a Lease, as Kubernetes components keep it, and the epoch that distinguishes its leaders.
 
-A Lease cannot fence a write that is already on the wire. Whoever takes over from a holder that did not say goodbye
-stamps its epoch on the pods that wait (kube/live/fencing.py), so that such writes fail on their preconditions.
+A Lease cannot stop a write that was already sent. A leader that takes over from one that did not release the Lease
+cleanly writes its epoch on all waiting pods (kube/live/fencing.py). Such old writes then fail on their preconditions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LEASE = msgspec.json.Decoder(Lease)
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How long, in seconds. The lease must outlive the deadline, and the deadline several tries."""
+    """Durations in seconds. The lease must be longer than the deadline, and the deadline than several tries."""
 
     duration: float = 15.0
     deadline: float = 10.0
@@ -37,7 +37,7 @@ class Terms:
 
     @classmethod
     def of(cls, duration: float) -> Terms:
-        """The usual ones, shorter or longer."""
+        """The default terms, scaled to this duration."""
         return cls(duration, duration * 2 / 3, duration * 2 / 15)
 
 
@@ -47,9 +47,9 @@ TERMS = Terms()
 class Arrival(Enum):
     """How we came to hold the lease."""
 
-    FIRST = auto()  # nobody held it before
-    AFTER_GOODBYE = auto()  # the holder before us ended all its writes and said so
-    TAKEN_OVER = auto()  # the holder before us fell silent
+    FIRST = auto()  # the lease had no holder before
+    AFTER_GOODBYE = auto()  # the previous holder ended all its writes, and wrote so
+    TAKEN_OVER = auto()  # the previous holder stopped renewing
 
 
 class OtherNames(Exception):
@@ -57,7 +57,10 @@ class OtherNames(Exception):
 
 
 class Election:
-    """`acquire` until it returns, then `keep` in a task: that it ends means that we must not write any more."""
+    """Acquires and keeps the Lease.
+
+    Call `acquire`, then run `keep` in a task. When `keep` ends, we must not write any more.
+    """
 
     def __init__(
         self,
@@ -77,44 +80,50 @@ class Election:
         self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._namespace, self._terms, self._now, self._log, self._world = namespace, terms, now, log, world
         self._marks, self._any_names = marks, any_names
-        self.says: Callable[[str], None] = lambda text: None  # told what we wait for
-        self._their_names: tuple[str, ...] = ()  # of the Lease as last seen; () = not known
-        self._seen: tuple[Spec, float] | None = None  # the record, and since when it is so by our own clock
+        self.says: Callable[[str], None] = lambda text: None  # called with what we wait for
+        self._their_names: tuple[str, ...] = ()  # scheduler names of the Lease as last seen; () = not known
+        self._seen: tuple[Spec, float] | None = None  # the record, and since when it is unchanged, by our own clock
         self._held: Lease | None = None
         self.arrival: Arrival | None = None
         self._reigns = False
-        self._renewed = -1e9  # when the last renewal that worked was sent, by our own clock
-        self._looks = self._looked = 0  # renewals sent so far; the last of them that showed that we lead
+        self._renewed = -1e9  # when the last successful renewal was sent, by our own clock
+        self._looks = self._looked = 0  # renewals sent; the last of them that showed that we lead
         self._doubt = asyncio.Event()
 
     def is_sure(self) -> bool:
-        """Whether nobody else can hold the lease yet: it is renewed well before it ends."""
+        """Whether no other process can hold the lease yet: we renew it well before it expires."""
         return self._reigns and self._world.now() - self._renewed < self._terms.deadline
 
     def doubt(self) -> int:
-        """Somebody else seems to hold it: look at once. The number of the look that will tell, for `has_looked`."""
+        """Check the lease at once, because another process may hold it.
+
+        Returns the check's number, for `has_looked`.
+        """
         self._doubt.set()
         return self._looks + 1
 
     def has_looked(self, number: int) -> bool:
-        """Whether that look at the lease, or a later one, showed that we lead."""
+        """Whether that check of the lease, or a later one, showed that we lead."""
         return self._looked >= number
 
     @property
     def lease(self) -> Lease:
-        """As we last wrote it."""
+        """Our Lease as last written."""
         assert self._held is not None
         meta = Meta(self._name, self._namespace, "", self._marks.metadata()["annotations"])
         return Lease(meta, self._held.spec)
 
     @property
     def epoch(self) -> str:
-        """Different for every reign."""
+        """The epoch: different for every leadership."""
         assert self._held is not None
         return f"{self._held.spec.lease_transitions or 0}.{self.identity}"[:253]
 
     async def acquire(self) -> Arrival:
-        """Raises OtherNames where the holder does not serve our scheduler names, unless it may."""
+        """Wait until the lease is ours.
+
+        Raises OtherNames if its holder serves other names and `any_names` is not set.
+        """
         said, served_at = "", self._world.now()
         while True:
             try:
@@ -135,7 +144,10 @@ class Election:
             await self._world.sleep(self._terms.retry * (1 + 0.2 * self._world.chance()))
 
     def _why_not(self) -> tuple[str, Level]:
-        """Who holds the Lease, and which pods of ours it leaves waiting. Older Dovetails do not say what they serve."""
+        """Which process holds the Lease, and which of our pods it leaves waiting.
+
+        Older Dovetails do not write their names.
+        """
         text = f"waiting for the lease, held by {self._seen[0].holder_identity if self._seen else ''}"
         left = [name for name in self._marks.names if self._their_names and name not in self._their_names]
         if not left:
@@ -145,7 +157,7 @@ class Election:
         return f"{text}, which schedules {theirs}: pods of {', '.join(left)} are not scheduled. {fix}", ERROR
 
     async def keep(self) -> None:
-        """Renew until that fails for too long, or somebody else holds it. However it ends, we are not sure any more."""
+        """Renew until that fails for too long, or another process holds the lease. After this, `is_sure` is False."""
         try:
             await self._keep()
         finally:
@@ -168,7 +180,10 @@ class Election:
                     return
 
     async def _pause(self) -> None:
-        """Until the next renewal is due, or somebody doubts; not once per doubt, since anybody can make us doubt."""
+        """Wait until the next renewal is due, or a doubt is raised.
+
+        Doubts are not answered one by one: any client that may patch pods can raise them.
+        """
         await self._world.sleep(max(0.0, self._renewed + self._terms.retry / 20 - self._world.now()))
         waits = {asyncio.create_task(self._doubt.wait()), asyncio.create_task(self._sleep())}
         try:
@@ -182,8 +197,11 @@ class Election:
         await self._world.sleep(self._terms.retry)
 
     async def release(self, clean: bool = True) -> None:
-        """End the lease now, as this process writes no more. `clean`: all its writes have ended, and those of its
-        predecessor cannot come true; the next holder need not fence. Otherwise our name stays on the lease."""
+        """End the lease now: this process writes no more.
+
+        `clean`: all our writes have ended, and no write of our predecessor can succeed. Then the next holder need not
+        fence. Otherwise our name stays on the lease.
+        """
         self._reigns = False
         if self._held is None:
             return
@@ -205,7 +223,7 @@ class Election:
         holder = lease.spec.holder_identity or ""
         patience = float(lease.spec.lease_duration_seconds or self._terms.duration)
         if holder not in ("", self.identity) and self._world.now() - self._seen[1] < patience:
-            return False  # our own name means that we were killed and are back
+            return False  # our own name means that this process was killed and has restarted
         self._marks = self._marks.sealing_after(lease.metadata.annotations, self._now())
         try:
             await self._put(lease.metadata.resource_version, self._spec(self._next_reign()))
@@ -228,7 +246,7 @@ class Election:
         return True
 
     def _next_reign(self) -> int:
-        """A Lease that we saw before somebody deleted it goes on counting."""
+        """The next transition number. It continues from the Lease that we saw, even if that was deleted since."""
         return (self._seen[0].lease_transitions or 0) + 1 if self._seen is not None else 0
 
     async def _renew(self) -> bool:
@@ -237,14 +255,15 @@ class Election:
         try:
             await self._put(self._held.metadata.resource_version, spec)
             return True
-        except Conflict:  # our own write whose answer was lost, or somebody else
+        except Conflict:  # our own write whose answer was lost, or another process
             lease = _read(await self._api.get(f"{self._leases}/{self._name}"))
-            mine = (self.identity, self._held.spec.lease_transitions)  # a namesake has counted one more
+            # Another process of the same identity has counted one more.
+            mine = (self.identity, self._held.spec.lease_transitions)
             if (lease.spec.holder_identity, lease.spec.lease_transitions) != mine:
                 return False
             self._held = lease
             return True
-        except NotFound:  # somebody deleted it, and anybody may be the next
+        except NotFound:  # it was deleted, and any process may acquire it next
             return False
 
     async def _put(self, version: str, spec: Spec) -> None:
@@ -268,13 +287,13 @@ def _read(body: Json) -> Lease:
 
 
 def only_while(may_write: Callable[[], bool]) -> None:
-    """The last thing that is asked before a write is sent."""
+    """Raise if we may not write; the last check before a write is sent."""
     if not may_write():
         raise Unavailable("the lease was not renewed in time", sent=False)
 
 
 async def either(event: asyncio.Event, seconds: float) -> None:
-    """Returns when the event is set, or so many seconds later. (`wait_for` of Python 3.11 may lose a cancellation.)"""
+    """Wait until the event is set, for at most `seconds`. (`wait_for` of Python 3.11 may lose a cancellation.)"""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

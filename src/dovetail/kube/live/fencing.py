@@ -1,10 +1,11 @@
-"""After a take-over: stamp our epoch on every pod that waits, so that a predecessor's Bindings fail on the version.
+"""After a take-over: write our epoch on every waiting pod, so that Bindings of the previous leader fail.
 
-The answers show which pods were bound in the meantime: after this, nothing of the predecessor can become true. A stamp
-that we find and that is not ours may be a successor's.
+The write changes the pod's resourceVersion, which is a precondition of every Binding. The answers show which pods were
+bound meanwhile. After this, no write of the previous leader can succeed. A newer epoch than ours on a pod may be from a
+later leader.
 
-Stamps go through `pods/status`, so that the scheduler needs no right to change a pod's spec: the API server keeps the
-spec and stores the annotations (podStatusStrategy, pkg/registry/core/pod/strategy.go).
+The epoch is written through `pods/status`, so that the scheduler needs no right to change a pod's spec. The API server
+keeps the spec and stores the annotations (podStatusStrategy, pkg/registry/core/pod/strategy.go).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _STAMPED = msgspec.json.Decoder(_Stamped)
 
 
 class PodUnreadable(ApiError):
-    """The server answered, and we do not understand what it says of the pod."""
+    """The server answered, but its description of the pod cannot be read."""
 
 
 async def stamp(
@@ -54,9 +55,10 @@ async def stamp(
     may_write: Callable[[], bool],
     world: World = REAL,
 ) -> int:
-    """`pods` are (uid, what is known) of those that wait. `hear` gets each pod as it is after the write. How many.
+    """Write the epoch on all waiting pods; returns how many.
 
-    Nothing may be bound before each of them is stamped or gone, so that it is tried for ever.
+    `pods` are (uid, what is known). `hear` gets each pod as it is after the write. No pod may be bound before each of
+    them has the epoch or is gone, so writes are tried without end.
     """
     gate, stamped = Gate(AT_ONCE), 0
 
@@ -85,9 +87,9 @@ async def stamp(
 
 
 async def put_stamp(api: Api, path: str, uid: str, epoch: str) -> objects.Pod | None:
-    """The pod as it is with the stamp, or as it was bound meanwhile; None = there is no such pod any more.
+    """The pod with our epoch, or as it was bound meanwhile; None = there is no such pod any more.
 
-    Servers try a patch again when somebody else was faster, a few times, and then say 409. Another uid is 409 or 422.
+    Servers retry a patch a few times when other writes interfere, and then answer 409. Another uid is 409 or 422.
     """
     body = {"metadata": {"uid": uid, "annotations": {EPOCH: epoch}}}
     while True:
@@ -107,7 +109,7 @@ async def put_stamp(api: Api, path: str, uid: str, epoch: str) -> objects.Pod | 
 
 
 async def _stamp_condition(api: Api, path: str, pod: objects.Pod, epoch: str) -> objects.Pod:
-    """Move the pod's resourceVersion by its condition, where its annotations are full (256 KiB): that fences, too."""
+    """Change the pod's resourceVersion by its condition, where its annotations are full (256 KiB): that fences, too."""
     said = {"type": "PodScheduled", "status": "False", "reason": "SchedulerChanged", "message": f"epoch {epoch}"}
     meta = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
     return read_pod(
@@ -131,9 +133,10 @@ def stamp_of(body: Json) -> str:
 
 
 def may_outrank(theirs: str, ours: str) -> bool:
-    """Whether a stamp may be of a later reign than ours. Epochs are `number.identity`, stamps may have more behind it.
+    """Whether `theirs` may be the epoch of a later leader than `ours`.
 
-    Another's of the same number is there where somebody deleted the Lease, and counting began anew.
+    Epochs are `number.identity`; on pods, more may follow. An equal number of another identity exists where the Lease
+    was deleted and counting began again.
     """
     is_ours = theirs == ours or theirs.startswith(f"{ours}.")
     return not is_ours and _number(theirs) >= max(0, _number(ours))

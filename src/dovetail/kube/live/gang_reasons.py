@@ -1,7 +1,7 @@
-"""Why gangs wait, with numbers: one sentence for all members, kept current without a storm of writes.
+"""Why gangs wait, with numbers: one sentence for all members, kept current with a bounded number of writes.
 
-Every arrival changes the numbers of all members that are there. The first words about a gang are written at once; after
-that at most `1 / SECONDS_PER_MEMBER` conditions a second and gang.
+Every arrival changes the numbers of all members. The first condition of a gang is written at once. After that, at most
+`1 / SECONDS_PER_MEMBER` conditions are written for a gang each second.
 """
 
 from __future__ import annotations
@@ -18,28 +18,29 @@ from dovetail.model.pod import Group, Pod
 from dovetail.model.reason import Reason
 
 SECONDS_PER_MEMBER = 0.02
-SHORTEST_PAUSE = 1.0  # seconds between two looks at one gang
-CATCH_UP_SECONDS = 5.0  # until a gang whose kind's watch is behind says so: usually it has caught up by then
-Condense = Callable[[Pod, Reason], Condition | None]  # what one pod lacks, by what all nodes say now
+SHORTEST_PAUSE = 1.0  # seconds between two checks of one gang
+# Seconds for which a gang does not report that its kind's watch is behind: usually it has caught up by then.
+CATCH_UP_SECONDS = 5.0
+Condense = Callable[[Pod, Reason], Condition | None]  # what one pod lacks, by the present answers of all nodes
 
 
 class GangReasons:
-    """Gangs to be looked at again, each at its time."""
+    """Gangs that are to be checked again, each with its time."""
 
     def __init__(self, scheduler: Scheduler, now: Callable[[], float]) -> None:
         self._scheduler, self._now = scheduler, now
-        self._due: dict[str, float] = {}  # group name -> when to look at it
-        self._not_before: dict[str, float] = {}  # group name -> of a gang that was looked at, when it may be again
+        self._due: dict[str, float] = {}  # group name -> when to check it
+        self._not_before: dict[str, float] = {}  # group name -> when a gang that was checked may be checked again
 
         self._behind: dict[str, float] = {}  # group name -> since when its kind's watch is behind
 
     def note(self, name: str) -> None:
-        """Something about the gang has changed."""
+        """Note that something about the gang has changed."""
         due = max(self._now(), self._not_before.get(name, 0.0))
         self._due[name] = min(due, self._due.get(name, due))
 
     def note_all(self) -> None:
-        """Look at every gang that waits, and forget the others."""
+        """Check every waiting gang, and forget the others."""
         there = [group.name for group in self._scheduler.waiting if group.pods[0].group == group.name]
         self._not_before = {name: self._not_before[name] for name in there if name in self._not_before}
         self._behind = {name: self._behind[name] for name in there if name in self._behind}
@@ -51,7 +52,7 @@ class GangReasons:
         return any(due <= now for due in self._due.values())
 
     def next(self, mirror: Mirror) -> Group | None:
-        """A gang that waits and whose time has come, with the members that hold a place counted."""
+        """A waiting gang that is due; members that hold a place are counted."""
         now = self._now()
         for name in [name for name, due in self._due.items() if due <= now]:
             del self._due[name]
@@ -71,7 +72,7 @@ class GangReasons:
         """One condition for all members; None if they fit now or wait singly."""
         if group.members < group.minimum:
             if len(mirror.gangs.members(group.name)) > len(group.pods):
-                return None  # the others rest after a refused bind, and say so
+                return None  # the others pause after a refused bind, and their conditions say so
             return Condition(condition_reason(Reason.GROUP_INCOMPLETE), cut(f"{incomplete(group)}."))
         if waits_singly(group):
             return None
@@ -86,15 +87,17 @@ class GangReasons:
 
 
 def own_refusal(pod: Pod) -> Condition | None:
-    """What is wrong with the pod itself, or with what it names."""
+    """What is wrong with the pod itself, or with an object that it names."""
     if pod.refusal is None:
         return None
     return Condition(condition_reason(pod.refusal.reason), why_refused(pod, pod.refusal.reason))
 
 
 def gist(reason: str, message: str) -> tuple[str, str, str]:
-    """What must differ for a condition to be written again: of a gang, how many of its members are there or fit; but
-    not how many nodes say what."""
+    """The part of a condition whose change causes a new write.
+
+    For a gang, this includes how many members exist or fit, but not the number of nodes with each reason.
+    """
     head, _, rest = message.partition("; the next finds ")
     if not rest and "members of" not in head:
         return reason, "", without_numbers(head)
@@ -102,5 +105,5 @@ def gist(reason: str, message: str) -> tuple[str, str, str]:
 
 
 def same_but_numbers(before: tuple[str, str], now: tuple[str, str]) -> bool:
-    """Whether two conditions say the same of other numbers: no event is sent for that."""
+    """Whether two conditions differ in numbers only: no event is sent for that."""
     return before[0] == now[0] and without_numbers(before[1]) == without_numbers(now[1])

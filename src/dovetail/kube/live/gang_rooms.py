@@ -1,7 +1,7 @@
-"""A gang between decision and bind: whether it is still whole, and the room of members whose bind was refused.
+"""A gang between decision and bind: whether it is still complete, and the places of members whose bind was refused.
 
-A refused member is tried again after a pause. Were its room free meanwhile, another pod would take it, and the members
-that are bound would wait for good. So it keeps its room while others of its gang are bound or being bound.
+A refused member is tried again after a pause. If its place were free meanwhile, another pod could take it, and the
+bound members would wait forever. So it keeps its place while others of its gang are bound or being bound.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dovetail.model.pod import Pod
 
 
 class GangRooms:
-    """Reservations that outlive a refused bind."""
+    """Reservations that are kept after a refused bind."""
 
     def __init__(self, scheduler: Scheduler, mirror: Mirror) -> None:
         self._scheduler, self._mirror = scheduler, mirror
         self.kept: dict[str, str] = {}  # uid -> key of its gang
 
     def refused(self, pod: Pod) -> list[str]:
-        """UIDs whose room is to be given up: none while the gang has started and needs this pod."""
+        """UIDs whose place is to be freed: none while the gang has started and needs this pod."""
         kept = [uid for uid, key in self.kept.items() if key == pod.group]
         others = self._scheduler.members.holding(pod.group) - len(kept) - 1 if pod.group else 0
         if 0 < others < self._mirror.gangs.minimum(pod.group):
@@ -31,16 +31,16 @@ class GangRooms:
         return [pod.uid, *(uid for uid in kept if uid != pod.uid)]
 
     def forget(self, uids: Iterable[str]) -> None:
-        """They are gone, bound, or about to be placed anew."""
+        """Forget pods that are gone, bound, or about to be placed again."""
         for uid in uids:
             self.kept.pop(uid, None)
 
     def stays(self, pod: Pod) -> bool:
-        """Whether a pod that is offered keeps its room and is not placed anew: its PodGroup cannot be looked at now."""
+        """Whether an offered pod keeps its place and is not placed again: its PodGroup cannot be read now."""
         return pod.uid in self.kept and pod.refusal is not None and self._mirror.gangs.is_undecided(pod.group)
 
     def is_whole(self, pod: Pod) -> bool:
-        """Whether the pod's gang may be bound: none of it is yet, and it has its minimum; or some of it is."""
+        """Whether the pod's gang may be bound: some of it is bound, or none is and it has its minimum."""
         minimum = self._mirror.gangs.minimum(pod.group) if pod.group else 0
         if minimum <= 1:
             return True

@@ -1,7 +1,8 @@
-"""HAMi's node lock, where HAMi's device plugin hands out the cards: one pod at a time on a node, from Bind to Allocate.
+"""HAMi's node lock, for nodes where HAMi's device plugin hands out the cards: one pod at a time, from Bind to Allocate.
 
-The plugin finds "the pending pod" by this annotation (hami.md §5, §10). HAMi fails a bind that meets a taken lock; here
-binds of a node queue up in memory, and a lock whose holder is gone is taken over at once.
+The plugin finds the pending pod of its node by this annotation (HAMi: pkg/util/nodelock/nodelock.go, pkg/util/util.go).
+HAMi fails a bind that finds the lock taken. Here, binds of a node queue up in memory, and a lock whose pod is gone is
+taken over at once.
 """
 
 from __future__ import annotations
@@ -27,47 +28,51 @@ from dovetail.model.events import Bind
 from dovetail.model.pod import Pod
 
 LOCK = "hami.io/mutex.lock"
-OLD = 300.0  # seconds after which HAMi itself takes a lock over
-TELL_AFTER = 3.0  # seconds for which a bind waits for a lock before its pod says so
-RIGHTS = "deploy/optional/hami-lock.yaml"  # the manifest that allows to write the lock
+OLD = 300.0  # seconds after which HAMi itself takes over a lock
+TELL_AFTER = 3.0  # seconds for which a bind waits for a lock before its pod reports it
+RIGHTS = "deploy/optional/hami-lock.yaml"  # the manifest with the right to write the lock
 _NODE = msgspec.json.Decoder(objects.Node)
 
 
 class LockForbidden(ApiError):
-    """The node wants HAMi's lock, and we have no right to write it: no pod with cards can be bound there."""
+    """The node needs HAMi's lock, and we have no right to write it: no pod with cards can be bound there."""
 
 
 @dataclass(slots=True)
 class _Gate:
-    """A node with HAMi's plugin."""
+    """The queue for the lock of a node with HAMi's plugin."""
 
-    turn: Gate = field(default_factory=lambda: Gate(most=1))  # one pod at a time, namespaces by turns
-    lock: str = ""  # the annotation as last heard
-    gone: bool = False  # the node is
-    closed: bool = False  # the node is gone or wants no lock any more: this gate leads nowhere
+    turn: Gate = field(default_factory=lambda: Gate(most=1))  # one pod at a time, round-robin over namespaces
+    lock: str = ""  # the annotation as last reported
+    gone: bool = False  # the node is gone
+    closed: bool = False  # the node is gone or needs no lock any more: do not wait here
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class HamiLocks:
-    """Nodes whose plugin wants the lock are those that carry a handshake, unless told otherwise (`always`, `never`)."""
+    """The locks of all nodes.
+
+    By default (`auto`) a node needs the lock if it carries a handshake annotation; `always` and `never` override this.
+    """
 
     def __init__(
         self,
         api: Api,
         *,
-        exists: Callable[[str], bool],  # whether a pod of this namespace/name is there and not finished
-        clears: Callable[[str, str], bool],  # whether it may be on this node, or get there without us
+        exists: Callable[[str], bool],  # whether an unfinished pod of this namespace/name exists
+        clears: Callable[[str, str], bool],  # whether that pod may be on this node, or get there without us
         now: Callable[[], float],
         log: Log,
-        may_write: Callable[[], bool] = lambda: True,  # whether we are surely the scheduler at this moment
-        waits: Callable[[Bind, str], None] = lambda bind, text: None,  # told of a bind that waits long, and for what
+        may_write: Callable[[], bool] = lambda: True,  # whether we are certain to be the leader at this moment
+        # Called for a bind that waits long, with what it waits for.
+        waits: Callable[[Bind, str], None] = lambda bind, text: None,
         setting: str = "auto",
         world: World = REAL,
     ) -> None:
         self._api, self._exists, self._clears, self._now, self._log = api, exists, clears, now, log
         self._may_write, self._waits, self._setting, self._world = may_write, waits, setting, world
         self._gates: dict[str, _Gate] = {}
-        self._held: dict[str, _Gate] = {}  # pod uid -> whose turn it has
+        self._held: dict[str, _Gate] = {}  # pod uid -> the gate that the pod has entered
 
     def hear(self, batch: Iterable[Event[objects.Node]]) -> None:
         for event in batch:
@@ -83,7 +88,7 @@ class HamiLocks:
                 self._heard(event.object)
 
     def _heard(self, source: objects.Node) -> None:
-        """As `_hear`; what cannot be made of one node keeps no other from being heard."""
+        """As `_hear`; a node that cannot be read does not affect other nodes."""
         try:
             self._hear(source)
         except Exception as error:
@@ -94,7 +99,7 @@ class HamiLocks:
         self._close(name, gone=True)
 
     def _close(self, name: str, gone: bool) -> None:
-        """Binds that wait for this lock look whether the node wants one at all."""
+        """Close the node's gate. Binds that wait there check whether the node needs a lock at all."""
         gate = self._gates.pop(name, None)
         if gate is not None:
             gate.closed, gate.gone = True, gone
@@ -103,7 +108,7 @@ class HamiLocks:
     def _hear(self, source: objects.Node) -> None:
         meta = source.metadata
         wanted = self._setting == "always" or (self._setting == "auto" and has_hami_plugin(meta.annotations))
-        if not wanted:  # HAMi's plugin has left the node: its lock would never be cleared
+        if not wanted:  # HAMi's plugin has left the node: a lock would never be cleared
             self._close(meta.name, gone=False)
             return
         gate = self._gates.setdefault(meta.name, _Gate())
@@ -113,7 +118,7 @@ class HamiLocks:
             gate.changed.set()
 
     async def take(self, bind: Bind) -> bool:
-        """Returns when the node is ours. False: the node needs no lock, which is so by the time of the answer only."""
+        """Wait until the lock is ours. False: the node needs no lock at the time of the answer."""
         node = str(bind.decision.node)
         if not bind.decision.shares:
             return False
@@ -128,7 +133,7 @@ class HamiLocks:
             patience.cancel()
 
     async def _enter(self, gate: _Gate, node: str, pod: Pod) -> bool:
-        """False: the gate was closed meanwhile."""
+        """Wait for the pod's turn and the lock. False: the gate was closed meanwhile."""
         await gate.turn.enter(pod.namespace)
         locked = False
         try:
@@ -139,7 +144,7 @@ class HamiLocks:
         return locked
 
     def holds(self, bind: Bind) -> bool:
-        """Whether what `take` said is still so: the lock is held, or the node wants none."""
+        """Whether the result of `take` still holds: the lock is held, or the node needs none."""
         wanted = self._gates.get(str(bind.decision.node)) if bind.decision.shares else None
         return self._held.get(bind.pod.uid) is wanted
 
@@ -153,7 +158,10 @@ class HamiLocks:
         self._waits(bind, f"waits for HAMi's lock on node {node}, {said}. HAMi's device plugin clears it.")
 
     async def give_back(self, bind: Bind, bound: bool) -> None:
-        """After a bind the plugin clears the lock; the node's next pod waits until then. Without one, we do."""
+        """End the pod's turn.
+
+        After a bind, the plugin clears the lock and the next pod waits for that; else we clear it.
+        """
         node = str(bind.decision.node)
         gate = self._held.pop(bind.pod.uid, None)
         if gate is None:
@@ -169,7 +177,7 @@ class HamiLocks:
         waiter.add_done_callback(lambda _: gate.turn.leave())
 
     async def _lock(self, gate: _Gate, node: str, pod: Pod) -> bool:
-        """False: the gate was closed meanwhile. LockForbidden: the bind is tried again later, as after a refusal."""
+        """Write the lock. False: the gate was closed meanwhile. LockForbidden: the bind is tried again later."""
         failures = 0
         while not gate.closed:
             if gate.lock and not _is(gate.lock, pod) and not self._is_dead(gate.lock, node):
@@ -183,7 +191,7 @@ class HamiLocks:
             except Conflict:
                 with suppress(ApiError):
                     await self._look(gate, node)
-            except NotFound:  # the watch will say so, and close the gate
+            except NotFound:  # the watch will report this, and close the gate
                 gate.changed.clear()
                 await either(gate.changed, 1.0)
             except Forbidden as error:
@@ -195,7 +203,7 @@ class HamiLocks:
         return False
 
     async def _until_free(self, gate: _Gate, node: str, pod: Pod) -> None:
-        """The plugin clears the lock when the cards are handed over."""
+        """Wait until the plugin clears the lock, which it does when the cards are handed over."""
         since = self._world.now()
         while _is(gate.lock, pod) and not gate.closed and self._exists(pod.key):
             if self._world.now() - since > OLD:
@@ -215,14 +223,14 @@ class HamiLocks:
             self._log(f"lock of node {node}: {error.message}", WARNING, node=node)
 
     async def _write(self, gate: _Gate, node: str, old: str, new: str | None) -> None:
-        """Only where the lock is what we think it is: a test in the patch itself, so that heartbeats do not matter."""
+        """Replace the lock if it is still `old`. The patch itself tests this, so that heartbeats cause no conflict."""
         path = "/metadata/annotations/" + LOCK.replace("/", "~1")
         body: list[dict[str, str]] = [{"op": "test", "path": path, "value": old}] if old else []
         if new is None:
             body.append({"op": "remove", "path": path})
         else:
             body.append({"op": "replace" if old else "add", "path": path, "value": new})
-        only_while(self._may_write)  # the lock of whoever took over must not be taken from it
+        only_while(self._may_write)  # the lock of a new leader must not be taken from it
         try:
             await self._api.patch(f"/api/v1/nodes/{node}", body, "json")
         except ApiError as error:
@@ -237,7 +245,7 @@ class HamiLocks:
         gate.lock = source.metadata.annotations.get(LOCK, "")
 
     def _is_dead(self, lock: str, node: str) -> bool:
-        """Nobody will clear it: its pod is gone or elsewhere, or it is older than HAMi waits itself."""
+        """Whether the lock will not be cleared: its pod is gone or elsewhere, or it is older than HAMi's own limit."""
         at, _, holder = lock.partition(",")
         try:
             age = self._now() - datetime.fromisoformat(at).timestamp()
@@ -252,6 +260,6 @@ def _is(lock: str, pod: Pod) -> bool:
 
 
 def _forbidden(node: str, error: Forbidden) -> str:
-    """What is missing, for the pod's condition: short, since conditions are cut."""
+    """What right is missing, for the pod's condition: short, since conditions are cut."""
     remedy = f": apply {RIGHTS}" if error.missing is not None else ""
     return f"HAMi's device plugin on node {node} needs its lock, which may not be written{remedy}. {error.message}"

@@ -1,4 +1,4 @@
-"""A port for kubelet and Prometheus: alive, ready, and a few numbers."""
+"""The HTTP port for kubelet and Prometheus: liveness, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from dovetail.kube.live.port import Answer, Asked, Port, Serve
 from dovetail.kube.live.service import Service
 from dovetail.kube.log import WARNING, Log
 
-STALE_AFTER = 20.0  # seconds without a watch: not ready any more
-SILENT_AFTER = 120.0  # seconds without a byte on an open watch: servers send a bookmark a minute
-SECONDS_KEPT = 0.1  # for which the numbers are not counted again, however many ask
+STALE_AFTER = 20.0  # seconds without a watch after which we are not ready
+SILENT_AFTER = 120.0  # seconds without a byte on an open watch: servers send a bookmark each minute
+SECONDS_KEPT = 0.1  # seconds for which the metrics are reused, for any number of readers
 
 
 @asynccontextmanager
 async def listening(
     host: str, port: int | None, service: Service, log: Log, reviews: Reviews | None = None
 ) -> AsyncIterator[None]:
-    """Serves while the block runs. None = nowhere. A port that is taken is said and not fatal.
+    """Serve while the block runs. None = do not serve. A port that is taken is logged and not fatal.
 
-    `reviews`: who reads /metrics must be known to the API server. Kubelet's probes bring no token.
+    `reviews`: readers of /metrics must be authorised by the API server. Kubelet's probes bring no token.
     """
     if port is None:
         yield
@@ -68,7 +68,7 @@ class Numbers:
 
 
 def readiness(service: Service) -> tuple[bool, str]:
-    """Whether the scheduler is at work with a current view of the cluster; and what it is doing, or what is wrong."""
+    """Whether the scheduler works with a current view of the cluster; and what it is doing, or what is wrong."""
     stale = stale_views(service.reflectors)
     ready = service.ready and not stale
     state = (service.state,) if ready or not service.ready else ()
@@ -76,7 +76,7 @@ def readiness(service: Service) -> tuple[bool, str]:
 
 
 def peer_remarks(peers: Peers) -> list[str]:
-    """What should be known of other Dovetails, and is no reason to stop."""
+    """Facts about other Dovetails that operators should know, but that do not stop us."""
     said = []
     if peers.refused:
         said.append(f"other Dovetails cannot be looked for: {peers.refused}")
@@ -97,7 +97,7 @@ def stale_views(reflectors: Iterable[Reflector[Any]]) -> list[str]:
 
 
 def watch_metrics(reflectors: Iterable[Reflector[Any]]) -> dict[str, dict[str, float]]:
-    """By metric and resource, of the resources that are served."""
+    """Metrics of the served resources: by metric, then by resource."""
     healths = {reflector.path: health for reflector in reflectors if (health := reflector.health()).served}
     return {
         "dovetail_watch_age_seconds": {path: health.age for path, health in healths.items()},
@@ -106,7 +106,7 @@ def watch_metrics(reflectors: Iterable[Reflector[Any]]) -> dict[str, dict[str, f
 
 
 def metrics(service: Service) -> str:
-    """Prometheus' text format."""
+    """All metrics in Prometheus' text format."""
     numbers: dict[str, float] = {
         "dovetail_ready": float(readiness(service)[0]),
         "dovetail_nodes": len(service.mirror.nodes),

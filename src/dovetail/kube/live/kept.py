@@ -1,20 +1,22 @@
-"""Values kept by key within a number of bytes: the least recently used make way, so that no client decides how much
-memory what it once sent takes."""
+"""A cache bounded in bytes: the least recently used values are dropped.
+
+So no client decides how much memory its old objects take.
+"""
 
 from __future__ import annotations
 
 from typing import Generic, TypeVar
 
 Value = TypeVar("Value")
-OVERHEAD = 4096  # bytes that an entry counts for, besides those it was made from: a pod's request as Python objects
+OVERHEAD = 4096  # bytes added for each entry to those of its source: a pod's request as Python objects
 
 
 class Kept(Generic[Value]):
-    """Keys are digests: a large key would be kept as long as its value."""
+    """The cache. Keys are digests: a large key would be kept as long as its value."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
-        self._values: dict[bytes, tuple[Value, int]] = {}  # the least recently used first
+        self._values: dict[bytes, tuple[Value, int]] = {}  # least recently used first
         self.bytes = 0
 
     def __len__(self) -> int:
@@ -24,12 +26,12 @@ class Kept(Generic[Value]):
         found = self._values.get(key)
         if found is None:
             return None
-        if self.bytes > self._most // 2:  # below, nothing makes way, so that the order does not matter
+        if self.bytes > self._most // 2:  # below half, nothing is dropped, so the order does not matter
             self._values[key] = self._values.pop(key)
         return found[0]
 
     def put(self, key: bytes, value: Value, size: int) -> None:
-        """`size`: bytes that the value was made from. A value beyond a sixteenth of the room is not kept."""
+        """Keep a value. `size`: bytes of its source. A value beyond a sixteenth of the capacity is not kept."""
         size += OVERHEAD
         if size > self._most // 16:
             return

@@ -1,8 +1,9 @@
-"""Which policies are compiled, and what becomes of pods whose policies are not: bounded work, whatever tenants choose.
+"""Which policies are compiled, and what happens to pods whose policies are not: the work is bounded for any choice.
 
-The loop never compiles. Up to FEW_NODES nodes a kernel that is not compiled is interpreted, which takes milliseconds.
-On a larger cluster a decision could take a fifth of a second, so the pod waits until its kernel is compiled, and others
-go on. Pairs of policies beyond the limit, and those that cannot be compiled, are interpreted there at a pace.
+The loop never compiles. Up to FEW_NODES nodes, a kernel that is not compiled is interpreted, which takes milliseconds.
+On a larger cluster a decision could take a fifth of a second. There the pod waits until its kernel is compiled, and
+others continue. Pairs of policies beyond the limit, or that cannot be compiled, are interpreted there at a limited
+rate.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from dovetail.kube.log import WARNING, Log
 from dovetail.model.not_compiled import INTERPRETED_INSTEAD
 from dovetail.model.pod import Group, Profile
 
-FEW_NODES = 200  # interpreted, a decision takes up to 5 ms there
-MOST_PAIRS = 32  # compiled in the life of a process: each takes some 10 s of a core and about 10 MB for good
+FEW_NODES = 200  # up to here, an interpreted decision takes at most 5 ms
+MOST_PAIRS = 32  # compiled in one process: each takes some 10 s of a core, and about 10 MB that are not freed
 PACE = 1.0  # seconds between two interpreted decisions on a larger cluster
-MOST_ADMITTED = 8  # turns that are kept for groups that arrive late; a group that is deleted leaves its turn unused
+MOST_ADMITTED = 8  # turns kept for groups that arrive late; a deleted group leaves its turn unused
 
 Make = Callable[[Sequence[Pair]], Awaitable[float]]
 Again = Callable[[], object]
@@ -29,9 +30,9 @@ Again = Callable[[], object]
 
 @dataclass(slots=True)
 class Counts:
-    """For metrics."""
+    """Counters for metrics."""
 
-    compiled: int = 0  # by us; not those that were found on disk
+    compiled: int = 0  # compiled by us, not found on disk
     loaded: int = 0
     failed: int = 0
     compiling: int = 0
@@ -39,27 +40,30 @@ class Counts:
 
 
 class Kernels:
-    """`make` compiles or loads kernels elsewhere (warm.py); None: everything is interpreted, as was asked for."""
+    """Admits groups to decisions.
+
+    `make` compiles or loads kernels elsewhere (warm.py); None: everything is interpreted, as configured.
+    """
 
     def __init__(self, scheduler: Scheduler, make: Make | None, *, log: Log, most: int = MOST_PAIRS) -> None:
         self._scheduler, self._make, self._log, self._most = scheduler, make, log, most
         self.counts = Counts()
         self._ready: set[Pair] = set()
-        self._interpreted: set[Pair] = set()  # for good
+        self._interpreted: set[Pair] = set()  # until the process ends
         self._works: bool | None = None if make is not None else False  # None = not known yet
-        self._queue: dict[Pair, None] = {}  # wanted, the first one first
+        self._queue: dict[Pair, None] = {}  # requested, in order
         self._first: Sequence[Pair] = ()  # those of the configuration, made together
         self._news, self._settled = asyncio.Event(), asyncio.Event()
-        self._parked: dict[Pair, dict[str, Again]] = {}  # pair -> group's name -> what to call when it is ready
-        self._paced: dict[str, Again] = {}  # group's name -> likewise, one after the other
+        self._parked: dict[Pair, dict[str, Again]] = {}  # pair -> group's name -> what to call when the kernel is ready
+        self._paced: dict[str, Again] = {}  # group's name -> what to call, one after another
         self._admitted: dict[str, None] = {}  # groups whose turn has come and that were not decided since
 
     def configure(self, pairs: Sequence[Pair]) -> None:
-        """The policies of the configuration: made first, and whatever the limit is."""
+        """Set the policies of the configuration: they are made first, regardless of the limit."""
         self._first = pairs
 
     async def settled(self, seconds: float) -> None:
-        """Returns when the configured kernels are ready, or will not be soon."""
+        """Wait until the configured kernels are ready, or will not be ready soon; at most `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._settled.wait()
@@ -80,8 +84,10 @@ class Kernels:
         return self._wait_for_turn(slow, group.name, again) if slow is not None else ""
 
     def _may_run(self, pair: Pair, profile: Profile) -> bool:
-        """Whether pods of this profile are decided at once on any cluster. Orders the kernel if it is neither compiled
-        nor known to be interpreted for good."""
+        """Whether pods of this profile are decided at once on a cluster of any size.
+
+        Requests the kernel if it is neither compiled nor known to stay interpreted.
+        """
         if self._scheduler.is_compiled(profile) or self._works is False:
             return True
         if pair in self._ready:
@@ -100,7 +106,7 @@ class Kernels:
         self._news.set()
 
     def _wait_for_turn(self, pair: Pair, name: str, again: Again) -> str:
-        """One turn serves the whole group, whatever number of its pods and pairs is interpreted."""
+        """Wait for a turn. One turn serves the whole group, however many of its pods and pairs are interpreted."""
         if name in self._admitted:
             del self._admitted[name]
             return ""
@@ -120,7 +126,7 @@ class Kernels:
         again()
 
     async def run(self) -> None:
-        """Until cancelled: makes what is wanted, one after the other."""
+        """Make requested kernels one after another, until cancelled."""
         if self._make is not None and self._first:
             self._queue.update(dict.fromkeys(self._first))
             await self._provide(self._make, self._first)
@@ -160,7 +166,7 @@ class Kernels:
             self._scheduler.use_compiled(Profile(*pair))
 
     def _failed(self, pairs: Sequence[Pair], why: str) -> None:
-        """Where nothing was ever compiled, nothing will be: said once, and everything is interpreted."""
+        """Note a failure. If nothing was ever compiled, nothing will be: log it once, and interpret everything."""
         self.counts.failed += len(pairs)
         self._interpreted.update(pairs)
         if self._works is None:

@@ -1,4 +1,4 @@
-"""A Lease as the API server says it, and what Dovetail writes on its own, for others to know it by."""
+"""A Lease of the API server, and the annotations by which other Dovetails recognise ours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar
 import msgspec
 
 ROOT = "/apis/coordination.k8s.io/v1"
-CLOCK_SKEW = 5.0  # seconds: creation times are the API server's, and the time of the Lease is ours
+CLOCK_SKEW = 5.0  # seconds: creation times are by the API server's clock, and the time of the Lease is by ours
 KIND = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
 
 
@@ -22,9 +22,9 @@ class Marks(msgspec.Struct, frozen=True):
     SEALED: ClassVar[str] = "dovetail.dev/sealed-since"
 
     names: tuple[str, ...] = ()  # spec.schedulerName of the pods that it schedules; () = not known
-    selector: tuple[tuple[str, str], ...] = ()  # labels of the nodes that it places on; () = all nodes
+    selector: tuple[tuple[str, str], ...] = ()  # labels of the nodes on which it places; () = all nodes
     keys: tuple[str, ...] = ()  # fingerprints of the keys that seal records
-    sealed_since: float = inf  # when records were first sealed with them: seconds since the epoch
+    sealed_since: float = inf  # when records were first sealed with them: seconds since 1970
 
     def metadata(self) -> dict[str, dict[str, str]]:
         nodes = {self.SELECTOR: self.nodes} if self.selector else {}
@@ -32,8 +32,11 @@ class Marks(msgspec.Struct, frozen=True):
         return {"labels": {self.LABEL: "true"}, "annotations": {self.NAMES: ",".join(self.names), **nodes, **sealed}}
 
     def sealing_after(self, annotations: Mapping[str, str], now: float) -> Marks:
-        """For the next holder of a Lease with these annotations. Sealing goes on as before while no key was dropped:
-        records that a dropped key sealed cannot be checked, and count like records without a seal."""
+        """The marks for the next holder of a Lease with these annotations.
+
+        The start of sealing stays while no key was dropped. Records sealed with a dropped key cannot be checked, and
+        count as records without a seal.
+        """
         before = Marks.of(annotations)
         if not self.keys:
             return self

@@ -1,7 +1,7 @@
-"""The ledger compared with itself and with the API server's objects, at intervals; where it is wrong, it is rebuilt.
+"""Compares the ledger with itself and with the API server's objects, at intervals; rebuilds it where it is wrong.
 
-A round takes many turns of the loop, a slice each. A slice is right for the moment in which it is made: all news is
-booked then, and nothing is being decided. A difference is a programming error: it is logged by name and counted.
+A round takes many turns of the loop, one slice in each. During a slice all events are booked and nothing is being
+decided, so its comparison is exact. A difference is a programming error: it is logged by name and counted.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from dovetail.kube.live.driver import Driver
 
 AUDIT_SECONDS = 60.0  # between two rounds
-OVERDUE = 5  # intervals after which a busy scheduler takes the time, too
-ROWS_A_SLICE = 128  # so that a slice takes some 10 ms on 5,000 nodes with 30,000 pods
+OVERDUE = 5  # intervals after which the audit runs even in a busy scheduler
+ROWS_A_SLICE = 128  # a slice then takes some 10 ms on 5,000 nodes with 30,000 pods
 PODS_A_SLICE = 400
-MOST_LOGGED = 10  # differences of one round that are named
+MOST_LOGGED = 10  # differences of one round that are logged by name
 
 
 class LedgerAudit:
     def __init__(self, driver: Driver, seconds: float = AUDIT_SECONDS) -> None:
-        """`seconds` 0: only when demanded."""
+        """`seconds` 0: audit only when `demand` is called."""
         self._driver, self.seconds = driver, seconds
         self._ledger, self._mirror = driver.scheduler.ledger, driver.mirror
         self._due = driver.now() + (seconds or float("inf"))
         self._round: Iterator[list[LedgerDifference]] | None = None
         self._demanded = False
-        self._stuck: set[LedgerDifference] = set()  # those that the last rebuild did not remove
+        self._stuck: set[LedgerDifference] = set()  # differences that the last rebuild did not remove
         self.rounds = self.differences = self.rebuilds = 0
 
     def demand(self) -> None:
-        """Something happened that may have left the ledger wrong: begin a round as soon as there is time."""
+        """Begin a round as soon as there is time: an event may have left the ledger wrong."""
         self._demanded = True
 
     @property
@@ -50,12 +50,12 @@ class LedgerAudit:
         return self._driver.now() >= self._due + OVERDUE * self.seconds
 
     def step(self) -> None:
-        """One slice. The caller sees to it that no news is left to be booked."""
+        """Run one slice. The caller must have booked all events."""
         if self._round is None:
             self._round, self._demanded = self._slices(), False
         try:
             found = next(self._round, None)
-        except Exception as error:  # a ledger that is wrong in a way that the audit does not expect
+        except Exception as error:  # the ledger is wrong in a way that the audit does not expect
             found = [_failed(error)]
         if found is None:
             self.rounds += 1
@@ -79,7 +79,10 @@ class LedgerAudit:
             yield [each for name in some for each in self._of_node(name)]
 
     def _of_pod(self, uid: str) -> Iterator[LedgerDifference]:
-        """A pod that runs holds what it is known to hold; one that is being bound, what was reserved for it."""
+        """Differences of one pod.
+
+        A running pod holds its known cards; a pod that is being bound holds its reservation.
+        """
         known = self._mirror.pods.get(uid)
         expected = self._expected(uid, known)
         if known is None or expected is None:
@@ -89,7 +92,7 @@ class LedgerAudit:
             yield LedgerDifference("the pod is not booked", expected.node, pod=known.key)
             return
         if not 0 <= self._ledger.row_holding(uid) < len(self._ledger.nodes):
-            return  # said of its slot
+            return  # reported with its slot
         booked = self._ledger.node_of(uid)
         if booked != expected.node:
             yield LedgerDifference(f"the pod is booked on node {booked}", expected.node, pod=known.key)
@@ -101,7 +104,7 @@ class LedgerAudit:
                 yield LedgerDifference("the pod's share of a card is not the one it was given", booked, card, known.key)
 
     def _of_holder(self, uid: str) -> Iterator[LedgerDifference]:
-        """Who holds something runs, or is being bound."""
+        """Differences of one holder: a pod that holds something must be running or being bound."""
         row = self._ledger.row_holding(uid)
         if 0 <= row < len(self._ledger.nodes) and self._expected(uid, self._mirror.pods.get(uid)) is None:
             text = "the pod holds a node, but neither runs there nor is being bound"
@@ -117,14 +120,14 @@ class LedgerAudit:
             yield LedgerDifference("the node is not booked as it is", name)
 
     def _expected(self, uid: str, known: Known | None) -> RunningPod | None:
-        """What the pod holds, if anything."""
+        """What the pod should hold; None = nothing."""
         if known is not None and known.stand is Stand.HOLDS:
             return known.running
         bind = self._driver.on_the_way.get(uid)
         return RunningPod(bind.pod, str(bind.decision.node), bind.decision.shares) if bind is not None else None
 
     def _is_guessed(self, uid: str, expected: RunningPod) -> bool:
-        """Which cards the pod has is not written down, or not believed."""
+        """Whether the pod's cards are a guess: they are not recorded, or the record is not trusted."""
         ledger = self._ledger
         kubelet_picks = ledger.nodes[ledger.row_of[expected.node]].enforcer is Enforcer.STOCK
         return expected.shares is None or kubelet_picks or ledger.pods.is_assumed(ledger.pods.slot_of[uid])
@@ -132,7 +135,7 @@ class LedgerAudit:
     # ---- a ledger that is wrong ---------------------------------------------------------------------------------
 
     def _put_right(self, found: list[LedgerDifference]) -> None:
-        """Everything is looked at once more, in one go, then made anew."""
+        """Audit everything once more in one step, then rebuild the ledger."""
         every = self.look_at_all() or found
         self.differences += len(every)
         self._say(every, "the ledger is wrong and is rebuilt")
@@ -146,7 +149,7 @@ class LedgerAudit:
         self._round, self._due = None, self._driver.now() + (self.seconds or float("inf"))
 
     def rebuild(self) -> None:
-        """Make the ledger anew from nodes and pods as they were last heard of, and from what is on its way."""
+        """Rebuild the ledger from the last reported nodes and pods, and from placements under way."""
         self.rebuilds += 1
         scheduler, mirror = self._driver.scheduler, self._mirror
         running = [known.running for known in mirror.pods.values() if known.running is not None]
@@ -156,14 +159,17 @@ class LedgerAudit:
         self._driver.happened(())
 
     def _reserved(self, uid: str) -> RunningPod:
-        """Cards that were guessed meanwhile are guessed again: the Binding says nothing of them."""
+        """The reservation of a placed pod.
+
+        Cards that were guessed are guessed again: the Binding does not name them.
+        """
         bind, pods = self._driver.on_the_way[uid], self._ledger.pods
         slot = pods.slot_of.get(uid, -1)
         guessed = 0 <= slot < len(self._ledger.book.pod) and pods.is_assumed(slot)
         return RunningPod(bind.pod, str(bind.decision.node), None if guessed else bind.decision.shares)
 
     def look_at_all(self) -> list[LedgerDifference]:
-        """A whole round in one go."""
+        """Run a whole round in one step."""
         found: list[LedgerDifference] = []
         try:
             for some in self._slices():
@@ -190,7 +196,7 @@ def _portions(names: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _unequal(booked: tuple[Share, ...], given: RunningPod) -> list[str]:
-    """UUIDs of cards that are not booked as they were given; of amounts only where those are believed."""
+    """UUIDs of cards that are not booked as given. Amounts are compared only where they are trusted."""
     shares = given.shares or ()
     if booked == shares:
         return []

@@ -1,7 +1,7 @@
-"""Who may read /metrics, asked of the API server as kube-rbac-proxy does: TokenReview, then SubjectAccessReview.
+"""Who may read /metrics. The API server decides, as with kube-rbac-proxy: TokenReview, then SubjectAccessReview.
 
-Answers are kept for a while, and unknown tokens are asked about a few times a second only: a stranger who makes tokens
-up must not keep the API server busy in our name.
+Answers are kept for a while, and only a few unknown tokens are reviewed each second. So a client with invented tokens
+cannot load the API server through us.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from dovetail.kube.log import WARNING, Log
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-RIGHTS = "deploy/optional/metrics-auth.yaml"  # the manifest that allows to ask
-SECONDS_GRANTED, SECONDS_REFUSED = 60.0, 10.0  # for which an answer is kept
+RIGHTS = "deploy/optional/metrics-auth.yaml"  # the manifest with the right to create reviews
+SECONDS_GRANTED, SECONDS_REFUSED = 60.0, 10.0  # seconds for which an answer is kept
 MAX_KEPT_ANSWERS = 128
 MAX_UNKNOWN_PER_SECOND = 5  # tokens that were not granted before
 BEARER = "bearer "
@@ -31,7 +31,7 @@ BUSY = Answer("too many unknown tokens; try again", 503, (("Retry-After", "1"),)
 
 
 class User(msgspec.Struct, frozen=True):
-    """Who a token belongs to, in the words of both reviews."""
+    """The user of a token, in the form of both reviews."""
 
     username: str = ""
     uid: str = ""
@@ -77,7 +77,7 @@ class Reviews:
         return serve_reviewed
 
     async def refusal(self, asked: Asked) -> Answer | None:
-        """None: the reader may have it."""
+        """The refusal to answer with; None = the reader may have the page."""
         if not asked.authorization.lower().startswith(BEARER):
             return UNKNOWN
         token = asked.authorization[len(BEARER) :].strip()
@@ -103,7 +103,7 @@ class Reviews:
         return self._asked <= MAX_UNKNOWN_PER_SECOND
 
     def _keep(self, key: bytes, refusal: Answer | None, now: float) -> None:
-        """The oldest goes, one that was refused first."""
+        """Keep an answer. The oldest is dropped, a refusal first."""
         self._kept.pop(key, None)
         if len(self._kept) >= MAX_KEPT_ANSWERS:
             old = next((one for one, kept in self._kept.items() if kept.refusal is not None), next(iter(self._kept)))

@@ -50,7 +50,7 @@ _IN_LABEL = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 def render(numbers: Mapping[str, float], by_resource: Mapping[str, Mapping[str, float]]) -> str:
-    """`numbers` by metric; `by_resource` by metric and value of the label `resource`."""
+    """The page: `numbers` by metric; `by_resource` by metric and value of the label `resource`."""
     lines = []
     for name, value in numbers.items():
         lines += [*_comments(name), f"{name} {written(value)}"]
@@ -61,14 +61,17 @@ def render(numbers: Mapping[str, float], by_resource: Mapping[str, Mapping[str, 
 
 
 def _comments(name: str) -> Iterator[str]:
-    """A name that ends in `_total` is that of a counter, and of no other metric (Prometheus' naming rules)."""
+    """HELP and TYPE lines.
+
+    A name that ends in `_total` is a counter's, and no other metric's (Prometheus' naming rules).
+    """
     if name in HELP:
         yield f"# HELP {name} {HELP[name].translate(_IN_HELP)}"
     yield f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}"
 
 
 def written(value: float) -> str:
-    """All digits: a counter that is rounded stands still, and its rate with it."""
+    """The value with all digits: a rounded counter would stand still, and so would its rate."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
     return str(int(value)) if value == int(value) else repr(float(value))

@@ -1,6 +1,7 @@
-"""What the API server says of pods and nodes → events, and only where something is different from before.
+"""Turns what the API server reports of pods and nodes into events, only where something differs from before.
 
-The API server is the truth; the ledger follows it. A pod is known by its UID: a name that comes again is another pod.
+The API server is the source of truth; the ledger follows it. A pod is identified by its UID: a later pod of the same
+name is another pod.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from dovetail.model.events import (
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod
 
-MOST_GONE = 20_000  # uids remembered of pods that are gone
+MOST_GONE = 20_000  # UIDs remembered of pods that are gone
 
 
 class Mirror:
-    """Pods, nodes and namespaces as they were last heard of."""
+    """Pods, nodes and namespaces as they were last reported."""
 
     def __init__(
         self,
@@ -52,21 +53,21 @@ class Mirror:
         self._reader, self._clock = reader, clock
         self.pods: dict[str, Known] = {}  # by uid
         self.nodes: dict[str, Node] = {}
-        self._gists: dict[str, bytes] = {}  # by name: what the node last said, in short
+        self._gists: dict[str, bytes] = {}  # by name: a digest of what the node last reported
         self._settling = Settling(clock, settle_seconds)
-        self.records_changed = 0  # how often another client changed what a running pod is said to hold
-        self.is_being_bound: Callable[[str], bool] = lambda uid: False  # whether a Binding of ours is under way
+        self.records_changed = 0  # how often another client changed the card record of a running pod
+        self.is_being_bound: Callable[[str], bool] = lambda uid: False  # whether one of our Bindings is under way
         self.namespaces = Namespaces()
         self.gangs = gangs or Gangs()
-        self._uid_of: dict[str, str] = {}  # namespace/name -> uid, of everybody who is not finished
-        self._listed = False  # pods that come with a node from now on were not bound by us
-        self._gone: OrderedDict[str, None] = OrderedDict()  # uids that were here; answers may come late
-        self.problems: list[Problem] = []  # not said yet; whoever says them empties it
-        self.remarks: list[tuple[Pod, tuple[Problem, ...]]] = []  # about pods that wait; likewise
-        self.reports: list[tuple[Pod, str, str]] = []  # pods whose record is false: reason and text; likewise
-        self.failures: list[objects.Pod] = []  # pods that kubelet did not take in; likewise
-        self.faults: list[Fault] = []  # objects that could not be read; likewise
-        self.stamped: list[str] = []  # uids of pods that wait with a stamp they did not have before; likewise
+        self._uid_of: dict[str, str] = {}  # namespace/name -> uid, of all pods that are not finished
+        self._listed = False  # True = pods that newly appear with a node were not bound by us
+        self._gone: OrderedDict[str, None] = OrderedDict()  # UIDs of deleted pods; answers about them may come late
+        self.problems: list[Problem] = []  # not reported yet; the code that reports them empties the list
+        self.remarks: list[tuple[Pod, tuple[Problem, ...]]] = []  # about waiting pods; emptied likewise
+        self.reports: list[tuple[Pod, str, str]] = []  # pods whose record is false: reason and text; emptied likewise
+        self.failures: list[objects.Pod] = []  # pods that kubelet refused; emptied likewise
+        self.faults: list[Fault] = []  # objects that could not be read; emptied likewise
+        self.stamped: list[str] = []  # uids of waiting pods with a new epoch annotation; emptied likewise
 
     # ---- pods ---------------------------------------------------------------------------------------------------
 
@@ -83,11 +84,14 @@ class Mirror:
         return happened + self.settled_by_now() + self._gathered()
 
     def _gathered(self) -> list[Happening]:
-        """Gangs whose members have changed, offered once each, after everything else that was heard."""
+        """Gangs whose members have changed: offered once each, after all other events."""
         return [GroupArrived(self._clock(), group) for group in self.gangs.take_touched()]
 
     def hear_pod(self, source: objects.Pod) -> list[Happening]:
-        """A pod as the answer to a request says it is. The watch may have said more by now, its end included."""
+        """Events from a pod in the answer to a request.
+
+        The watch may be ahead of it, and may have reported its deletion.
+        """
         if source.metadata.uid in self._gone or self._is_past(source):
             return []
         return [*self._heard(source), *self._gathered()]
@@ -97,7 +101,7 @@ class Mirror:
         return known is not None and is_older(source.metadata.resource_version, known.version)
 
     def _heard(self, source: objects.Pod) -> Iterator[Happening]:
-        """As `_hear`; a pod that cannot be read costs only itself."""
+        """As `_hear`; a pod that cannot be read fails alone."""
         try:
             yield from self._hear(source)
         except Exception as error:
@@ -106,7 +110,10 @@ class Mirror:
             yield from self._unread(key, source)
 
     def _unread(self, key: str, source: objects.Pod) -> Iterator[Happening]:
-        """A pod that cannot be read is not placed; one that has a node holds what it is known, or seems, to hold."""
+        """Events for a pod that cannot be read.
+
+        It is not placed. If it has a node, it keeps what it is known, or seems, to hold.
+        """
         uid, version = source.metadata.uid, source.metadata.resource_version
         known = self.pods.get(uid)
         if source.status.phase in TERMINAL:
@@ -121,7 +128,7 @@ class Mirror:
             yield PodObserved(self._clock(), held.running)
 
     def _hear(self, source: objects.Pod) -> Iterator[Happening]:
-        """One pod as it is now."""
+        """Events from one pod as it is now."""
         meta, spec = source.metadata, source.spec
         key = f"{meta.namespace}/{meta.name}"
         before = self._uid_of.get(key)
@@ -138,10 +145,10 @@ class Mirror:
             yield from self._promised(key, source)
         else:
             yield from self._pod_gone(meta.uid)
-            self._uid_of[key] = meta.uid  # somebody else's concern, but there
+            self._uid_of[key] = meta.uid  # another scheduler's pod, but it exists
 
     def forget(self, uid: str) -> None:
-        """What we did about the pod came to nothing: whatever is heard of it next is new."""
+        """Forget the pod after its placement failed: the next report of it counts as new."""
         known = self.pods.get(uid)
         if known is None or known.stand is not Stand.WAITS:
             return
@@ -151,13 +158,16 @@ class Mirror:
             known.again = True
 
     def rest(self, uid: str) -> None:
-        """The same, but somebody will recall it after a while: that it says by now why it waits is no news."""
+        """As `forget`, for a pod that a timer will offer again.
+
+        Updates that only change its PodScheduled condition are ignored.
+        """
         self.forget(uid)
         if self.waits(uid):
             self.pods[uid].rests = True
 
     def wrote(self, uid: str, version: str, stamp: str, condition: tuple[str, str]) -> None:
-        """The pod as our own write has left it, which may have come after somebody's stamp."""
+        """Note the pod as our own write left it. Another scheduler may have written its epoch before that write."""
         known = self.pods.get(uid)
         if known is not None and known.stand is Stand.WAITS and version:
             known.version, known.condition = version, condition
@@ -169,7 +179,7 @@ class Mirror:
             self.stamped.append(uid)
 
     def recall(self, pod: Pod) -> Group | None:
-        """A pod that was forgotten and not heard of since, with those it waits with. None: it is not that."""
+        """The group of a pod that was forgotten and not reported since; None = it was, or does not wait any more."""
         known = self.pods.get(pod.uid)
         if known is None or known.stand is not Stand.WAITS or not known.again:
             return None
@@ -189,16 +199,16 @@ class Mirror:
         return known is not None and known.stand is Stand.HOLDS
 
     def claimed(self, uid: str) -> tuple[str, ...]:
-        """Annotations by which the pod says which cards it has, though nobody has given it any yet."""
+        """Annotations in which the pod already claims cards, although no scheduler has given it any."""
         known = self.pods.get(uid)
         return known.claimed if known is not None else ()
 
     def has(self, key: str) -> bool:
-        """Whether a pod of this namespace/name is there and not finished, whoever schedules it."""
+        """Whether an unfinished pod of this namespace/name exists, of any scheduler."""
         return key in self._uid_of
 
     def may_hold(self, key: str, node: str) -> bool:
-        """Whether a pod of this namespace/name is on the node, or may be put there by somebody else than us."""
+        """Whether a pod of this namespace/name is on the node, or may be put there by another scheduler."""
         uid = self._uid_of.get(key)
         known = self.pods.get(uid) if uid is not None else None
         if known is None:
@@ -216,7 +226,7 @@ class Mirror:
         for key, uid in [(key, uid) for key, uid in self._uid_of.items() if uid not in there]:
             yield from self._deleted(key, uid)
         for source in event.items:
-            if event.rewound or not self._is_past(source):  # the answer to a write of ours may be newer than the list
+            if event.rewound or not self._is_past(source):  # the answer to one of our writes may be newer than the list
                 yield from self._heard(source)
         self._listed = True
 
@@ -252,7 +262,7 @@ class Mirror:
         self._note_stamp(pod.uid, source.metadata.annotations.get(EPOCH, ""))
 
     def _offer(self, pod: Pod, node: str, before: str = "") -> Iterator[Happening]:
-        """It waits from now on. `node`, `before`: nominated now and until now."""
+        """Offer a pod that waits from now on. `node`, `before`: its nominated node now and until now."""
         in_gang = self.gangs.waits(pod)
         if node or before:
             yield PodNominated(self._clock(), pod, node)
@@ -260,7 +270,7 @@ class Mirror:
             yield GroupArrived(self._clock(), self.gangs.group(pod))
 
     def _left(self, key: str, source: objects.Pod) -> Iterator[Happening]:
-        """A pod of a namespace that is being deleted, or of a new one of that name that we have not heard of yet."""
+        """Events for a pod of a namespace that is being deleted, or of a new one of that name that is still unknown."""
         known = self.pods.get(source.metadata.uid)
         if known is not None and known.stand is Stand.WAITS and self.is_being_bound(source.metadata.uid):
             yield from self._waits(key, source)
@@ -309,7 +319,7 @@ class Mirror:
             del self._uid_of[key]
 
     def _pod_gone(self, uid: str) -> Iterator[Happening]:
-        """It holds nothing and wants nothing, whether it is still there or not."""
+        """Events for a pod that holds nothing and needs no place any more, whether it still exists or not."""
         if uid in self.pods:
             self._drop(uid)
             yield PodGone(self._clock(), uid)
@@ -350,7 +360,7 @@ class Mirror:
         return happened + self.settled_by_now()
 
     def settled_by_now(self) -> list[Happening]:
-        """Nodes that take pods with devices from now on, as what they waited for has happened; or no longer do."""
+        """Events for nodes that take pods with devices from now on, because a wait ended; or that no longer do."""
         return [one for node in self._settling.settled_by_now() for one in self._node_is(node)]
 
     def _heard_node(self, source: objects.Node) -> Iterator[Happening]:
@@ -362,7 +372,10 @@ class Mirror:
             yield from self._node_gone(source.metadata.name)
 
     def _node(self, source: objects.Node) -> Iterator[Happening]:
-        """Heartbeats, and an annotation written in another order, give an equal node: that is no event."""
+        """Events from one node.
+
+        A heartbeat, or an annotation written in another order, gives an equal node: no event.
+        """
         gist = self._reader.gist(source)
         if self._gists.get(source.metadata.name) == gist:
             return
@@ -370,7 +383,7 @@ class Mirror:
         node = self._settling.node(reading, created)
         self._gists[node.name] = gist
         if node.unsettled == reading.node.unsettled and self.nodes.get(node.name) != node:
-            self.problems += problems  # what else is wrong follows from what it waits for
+            self.problems += problems  # other problems follow from what the node waits for
         yield from self._node_is(node)
 
     def _node_is(self, node: Node) -> Iterator[Happening]:
@@ -400,11 +413,12 @@ class Mirror:
                 happened += self._heard(source)
         for known in self._in(ending, Stand.WAITS):
             if self.is_being_bound(known.pod.uid):
-                continue  # its Binding may be true already, and the watch of pods may be behind: its cards stay
+                continue  # its Binding may have succeeded while the watch of pods is behind: its cards stay booked
             happened += self._pod_gone(known.pod.uid)
             known.stand = Stand.LEFT
             self._note(known.pod.uid, known)
-        for known in self._in(ended, Stand.LEFT):  # of a new namespace, if it is still there
+        # These pods belong to a new namespace of that name, if they still exist.
+        for known in self._in(ended, Stand.LEFT):
             known.stand, known.again, known.rests = Stand.WAITS, False, False
             happened += self._offer(known.pod, known.node)
         return happened + self._gathered()
@@ -421,7 +435,10 @@ class Mirror:
         version: str = "",
         listed: Standing = Standing.LISTED,
     ) -> list[Happening]:
-        """A PodGroup that is new or different lets its pods be tried together. `listed`: how a list leaves the kind."""
+        """Events from PodGroups: pods of a new or changed one are tried together.
+
+        `listed`: the kind's state after a list.
+        """
         keys: list[str] = []
         for event in batch:
             if isinstance(event, Deleted):
@@ -441,7 +458,7 @@ class Mirror:
         return self._regrouped(keys)
 
     def _pod_group(self, api_group: str, source: objects.PodGroup, version: str) -> list[str]:
-        """A PodGroup that cannot be read is taken as it was before."""
+        """Take in one PodGroup. One that cannot be read keeps its previous form."""
         try:
             return self.gangs.hear_group(api_group, source, version)
         except Exception as error:
@@ -450,17 +467,17 @@ class Mirror:
             return []
 
     def pod_groups_stand(self, api_group: str, version: str, standing: Standing) -> list[Happening]:
-        """The watch of a kind of PodGroup is open, or is not."""
+        """Note whether the watch of a kind of PodGroup is open."""
         return self._regrouped(self.gangs.stand(api_group, version, standing))
 
     def _regrouped(self, keys: Iterable[str]) -> list[Happening]:
-        """Members that waited alone, or with others, come again as what they are now."""
+        """Offer members again that waited alone or in another group, in their present group."""
         groups = [group for key in dict.fromkeys(keys) for group in self.gangs.groups(key)]
         return [GroupArrived(self._clock(), group) for group in groups]
 
 
 def _condition(source: objects.Pod) -> tuple[str, str]:
-    """What the pod says of its own scheduling already."""
+    """The pod's own PodScheduled condition: reason and message."""
     for condition in source.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False":
             return condition.reason, condition.message

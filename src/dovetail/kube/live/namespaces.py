@@ -1,4 +1,4 @@
-"""Namespaces as they were last heard of: their labels, and which of them are being deleted.
+"""Namespaces as last reported: their labels, and which of them are being deleted.
 
 The API server refuses every Binding and Event in a namespace that is being deleted, and its pods are deleted soon.
 """
@@ -17,14 +17,15 @@ Change = tuple[str, dict[str, str] | None]  # a name and its labels, None = it i
 
 
 class Namespaces:
-    """`hear` returns what has changed; the rest is for looking up."""
+    """Namespaces by name; `hear` returns what has changed."""
 
     def __init__(self) -> None:
         self.labels: dict[str, dict[str, str]] = {}  # by name
         self._ending: set[str] = set()
         self._is_listed = False
-        self._early: dict[str, dict[str, objects.Pod]] = {}  # namespace not heard of -> uid -> pod that waits there
-        self.faults: list[tuple[str, Exception]] = []  # those that could not be read; whoever says them empties it
+        self._early: dict[str, dict[str, objects.Pod]] = {}  # unknown namespace -> uid -> pod that waits there
+        # Those that could not be read; the code that reports them empties the list.
+        self.faults: list[tuple[str, Exception]] = []
 
     def is_ending(self, name: str) -> bool:
         return name in self._ending
@@ -33,22 +34,24 @@ class Namespaces:
         return self.labels.get(name, NO_LABELS)
 
     def note_early(self, source: objects.Pod) -> None:
-        """A pod that waits. Where the watch of pods is ahead of ours, it is read again when its namespace is known.
+        """Note a waiting pod whose namespace is not known yet: it is read again when the namespace is known.
 
-        HAMi's webhook reads the namespace's label when the pod is made, so that later changes of it do not matter.
+        HAMi's webhook reads the namespace's label when the pod is created, so later changes of the label do not matter.
         """
         if self._is_listed and source.metadata.namespace not in self.labels:
             self._early.setdefault(source.metadata.namespace, {})[source.metadata.uid] = source
 
     def take_passed_over(self) -> list[objects.Pod]:
-        """Pods that came before their namespace, which says that HAMi's webhook passed over them: to be read again."""
+        """Pods that came before their namespace, if its label excludes them from HAMi's webhook: to be read again."""
         known = [name for name in self._early if name in self.labels]
         pods = [(name, source) for name in known for source in self._early.pop(name).values()]
         return [source for name, source in pods if says_ignore(self.labels[name])]
 
     def hear(self, batch: Iterable[Event[objects.Namespace]]) -> tuple[list[Change], set[str], set[str]]:
-        """What differs from before, the names of those whose deletion has begun, and names whose deletion is over: they
-        are gone, or have come again as other namespaces."""
+        """Changes; names whose deletion has begun; and names whose deletion is over.
+
+        The last are gone, or exist again as other namespaces.
+        """
         changed: list[Change] = []
         before = set(self._ending)
         for event in batch:
@@ -62,7 +65,7 @@ class Namespaces:
             for source in [event.object] if isinstance(event, Changed) else items:
                 try:
                     changed += self._is(source)
-                except Exception as error:  # it is taken as it was before
+                except Exception as error:  # it keeps its previous form
                     self.faults.append((source.metadata.name, error))
         return changed, self._ending - before, before - self._ending
 

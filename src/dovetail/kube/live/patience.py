@@ -1,7 +1,7 @@
-"""Owners whose pods are refused after they were bound, again and again: each next pod waits longer.
+"""Owners whose pods kubelet refuses repeatedly after they were bound: each next pod waits longer.
 
-kubelet refuses a pod that does not fit after all (another scheduler was faster), and its owner makes a new one at once.
-Without this the loop would run as fast as the API server can.
+kubelet refuses a pod that does not fit after all, for example because another scheduler bound a pod first. Its owner
+creates a new pod at once. Without a pause, this cycle would run as fast as the API server can.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from dovetail.kube.objects import core as objects
 
 FIRST, LONGEST = 1.0, 300.0  # seconds
-FORGET = 600.0  # a quiet time after which all is forgiven
-FREE = 1  # refusals that cost nothing: races happen
-# Reasons of pods that ran and were ended by their node; all others that kubelet gives mean that it never took them in.
+FORGET = 600.0  # seconds without a refusal after which the record is dropped
+FREE = 1  # refusals without a pause: races happen
+# Reasons of pods that ran and were ended by their node. With any other reason of kubelet, it never started the pod.
 ENDED = ("Evicted", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "DeadlineExceeded", "Preempting")
 
 
 def is_refusal(status: objects.PodStatus) -> bool:
-    """Failed before anything ran. A container that fails is the pod's own affair."""
+    """Whether the pod failed before anything ran. A failing container is not a refusal."""
     ran = any(one.state.terminated is not None for one in (*status.container_statuses, *status.init_container_statuses))
     return status.phase == "Failed" and bool(status.reason) and status.reason not in ENDED and not ran
 
@@ -35,7 +35,7 @@ class Patience:
         self._of: dict[str, _RefusalRecord] = {}  # owner -> its record
 
     def refused(self, owner: str, at: float, message: str) -> float:
-        """One more; returns how long the owner's next pod will wait."""
+        """Note one more refusal; returns how many seconds the owner's next pod will wait."""
         record = self._of.get(owner)
         count = record.refusals + 1 if record is not None and at - record.at < FORGET else 1
         self._of[owner] = _RefusalRecord(count, at, message)

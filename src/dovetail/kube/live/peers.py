@@ -1,10 +1,11 @@
 """Other Dovetails on the cluster: found by their Leases, and refused where they could place on the same nodes.
 
-Two schedulers that do not see each other's reservations give the same card away. Of two with overlapping nodes the one
-that acquired its Lease first goes on; equal times are decided by the Lease's name, so that both agree (ADR 15).
+Two schedulers that do not see each other's reservations can give the same card to two pods. Of two Dovetails with
+overlapping nodes, the one that acquired its Lease first continues. Equal times are decided by the Lease's name, so that
+both agree (ADR 15).
 
-Any tenant that may write a Lease can write one that looks like a Dovetail's. Only Leases in the namespace of our own,
-and in those that are configured, can stop us; others are warned of.
+Any tenant that may write a Lease can write one that looks like a Dovetail's. Only Leases in the namespace of our own
+Lease, and in the configured namespaces, can stop us. Others only cause a warning.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from dovetail.kube.live.lease import ROOT, Lease, LeaseList, Marks
 from dovetail.kube.log import ERROR, WARNING, Log
 from dovetail.kube.objects.problems import printable
 
-LONG_DEAD = 60.0  # seconds between its last renewal and now with which a Lease seen for the first time is dead
-LONGEST = 600.0  # seconds, as --lease-seconds allows: a longer duration is not believed
-MOST_MARKS = 100  # of each kind that is named in the log
-REMIND = 300.0  # seconds between two reports that other Dovetails cannot be looked for
+LONG_DEAD = 60.0  # seconds since its last renewal after which a Lease seen for the first time counts as dead
+LONGEST = 600.0  # seconds, the maximum of --lease-seconds: a longer duration is not trusted
+MOST_MARKS = 100  # of each kind that the log names
+REMIND = 300.0  # seconds between two reports that other Dovetails' Leases cannot be read
 Selector = tuple[tuple[str, str], ...]
 FIX = "Run one of them, or give each its own nodes: --node-selector KEY=VALUE with the same key and different values"
 
@@ -37,21 +38,21 @@ _LEASES = msgspec.json.Decoder(LeaseList)
 
 
 class Overlap(Exception):
-    """Another Dovetail has the older right to the same nodes."""
+    """Another Dovetail acquired its Lease for the same nodes earlier."""
 
 
 @dataclass(slots=True)
 class _SeenLease:
-    """A Lease, by our own clock."""
+    """A Lease, with times of our own clock."""
 
     lease: Lease
-    changed: float  # when it was last seen to be renewed
+    changed: float  # when a renewal was last seen
     holder_since: float  # when its holder was first seen
-    renewed: bool = False  # it was seen to change: its holder lives, or did so then
+    renewed: bool = False  # a renewal was seen: its holder is alive, or was then
 
 
 class Peers:
-    """`await until_alone()` before anything is decided, then `watch()` in a task."""
+    """Finds other Dovetails. `await until_alone()` before the first decision, then run `watch()` in a task."""
 
     def __init__(
         self,
@@ -64,22 +65,24 @@ class Peers:
         namespaces: tuple[str, ...] = (),
         world: World = REAL,
     ) -> None:
-        """`own` is our Lease as it was last written; `now` the time as Leases say it. `namespaces`: those beside that
-        of our own Lease whose Leases are believed."""
+        """`own` is our Lease as last written; `now` is the time in the clock of Leases.
+
+        `namespaces`: those, beside that of our own Lease, whose Leases are trusted.
+        """
         self._api, self._own, self._terms, self._now, self._log, self._world = api, own, terms, now, log, world
         self._namespaces = namespaces
         self._seen: dict[str, _SeenLease] = {}
         self._reported: set[str] = set()
-        self._marks: set[str] = set()  # of other Dovetails, seen on pods
-        self._apart: frozenset[str] = frozenset()  # Leases of Dovetails that have nodes of their own
+        self._marks: set[str] = set()  # bound-by values of other Dovetails, seen on pods
+        self._apart: frozenset[str] = frozenset()  # Leases of Dovetails with separate nodes
         self._noticed = asyncio.Event()
-        self._warned: set[str] = set()  # Leases in other namespaces that the log has named
+        self._warned: set[str] = set()  # Leases in other namespaces that were logged
         self.elsewhere = 0  # Leases in other namespaces that claim our nodes
-        self.refused = ""  # why other Dovetails cannot be looked for; "" = they are
+        self.refused = ""  # why other Dovetails' Leases cannot be read; "" = they can
         self._refused_at = 0.0  # when that was last reported
 
     async def until_alone(self, say: Callable[[str], None]) -> None:
-        """Returns when no other Dovetail has an older right, and every younger one has had time to stop."""
+        """Wait until no other Dovetail has an earlier Lease, and every later one has had time to stop."""
         told = ""
         while True:
             try:
@@ -96,10 +99,10 @@ class Peers:
             await self._world.sleep(self._terms.duration / 5)
 
     async def watch(self) -> None:
-        """Until another Dovetail turns out to have the older right: raises Overlap.
+        """Watch until another Dovetail is found to have the earlier Lease; then raise Overlap.
 
-        A Lease that appears is not enough to end a scheduler that works: it may be one of a Dovetail that is dead, and
-        that could not be read until now. The next look shows whether it is renewed.
+        A Lease that newly appears does not end a working scheduler: its Dovetail may be dead, and the Lease unreadable
+        until now. The next check shows whether it is renewed.
         """
         while True:
             await either(self._noticed, self._terms.duration / 3)
@@ -107,17 +110,17 @@ class Peers:
             try:
                 rivals = await self._look()
             except ApiError:
-                continue  # the Lease of our own will tell
+                continue  # if the API server is unreachable, our own Lease expires
             if any(rival.renewed and _claim(rival.lease) < _claim(self._own()) for rival in rivals):
                 raise Overlap(self._refusal(rivals))
             for rival in rivals:
                 self._report(f"{_title(rival.lease)} has the same nodes and must wait for this one. {FIX}.")
 
     def notice(self, mark: str, pod: str) -> None:
-        """A pod carries the annotation of another Dovetail: look at once, for Leases.
+        """Check Leases at once: a pod carries the bound-by annotation of another Dovetail.
 
-        The annotation is not proof: any client that may patch pods can write it.
-        Once per mark, and not for those that have nodes of their own.
+        The annotation is not proof: any client that may patch pods can write it. The check is made once for each value,
+        and not for Dovetails with separate nodes.
         """
         if mark in self._apart or mark in self._marks or len(self._marks) >= MOST_MARKS:
             return
@@ -131,7 +134,7 @@ class Peers:
             self._log(text, WARNING)
 
     def _is_in_the_way(self, rival: _SeenLease) -> bool:
-        """An older right, or a younger one whose holder may not have seen us yet."""
+        """Whether the rival's Lease is earlier than ours, or its holder may not have seen ours yet."""
         patience = 2 / 3 * max(self._terms.duration, _duration(rival.lease))
         return _claim(rival.lease) < _claim(self._own()) or self._world.now() - rival.holder_since < patience
 
@@ -140,11 +143,11 @@ class Peers:
         return f"not scheduling: {others} has the same nodes as this one, of {_title(self._own())}. {FIX}"
 
     async def _look(self, newest: bool = False) -> list[_SeenLease]:
-        """Leases of other Dovetails that live, may place on our nodes, and are believed."""
+        """Trusted Leases of live Dovetails that may place on our nodes."""
         mine = self._own()
         there, complete = await self._list({} if newest else {"resourceVersion": "0"})
         now = self._world.now()
-        found = {} if complete else dict(self._seen)  # what may not be read for a while is not forgotten
+        found = {} if complete else dict(self._seen)  # keep Leases that cannot be read for a while
         for lease in there:
             key = lease.key
             if key == mine.key or not lease.spec.holder_identity:
@@ -178,7 +181,7 @@ class Peers:
         return lease.metadata.namespace in self._believed()
 
     def _warn_of(self, leases: list[Lease]) -> None:
-        """Once per Lease, whatever is written on it later."""
+        """Warn once for each Lease, even if its content changes later."""
         self.elsewhere = len(leases)
         for lease in leases:
             if lease.key not in self._warned and len(self._warned) < MOST_MARKS:
@@ -187,7 +190,7 @@ class Peers:
                 self._log(f"{text}; or name its namespace: --peer-namespace, in both.", WARNING)
 
     async def _list(self, params: Mapping[str, str]) -> tuple[list[Lease], bool]:
-        """Of all namespaces, or of those that are believed where we may not; and whether none was forbidden."""
+        """Leases of all namespaces, or of trusted ones where we may not read all; and whether no read was forbidden."""
         found, refused, complete = [], "", True
         try:
             found = await self._get(f"{ROOT}/leases", params)
@@ -209,7 +212,10 @@ class Peers:
             raise Unavailable(f"the Leases cannot be read: {printable(str(error), 300)}") from None
 
     def _note_refused(self, why: str) -> None:
-        """Scheduling goes on: rights that are older than this version must not stop a cluster."""
+        """Note that Leases cannot be read.
+
+        Scheduling continues: a Role from an older version must not stop a cluster.
+        """
         now = self._world.now()
         if why and (not self.refused or now - self._refused_at >= REMIND):
             self._refused_at = now
@@ -217,9 +223,9 @@ class Peers:
         self.refused = why
 
     def _is_long_dead(self, lease: Lease) -> bool:
-        """By clocks that may differ, which is why it takes so long: renewed long ago, or far in the future.
+        """Whether the Lease was last renewed long ago, or far in the future.
 
-        If the Lease is renewed later, it counts as alive again.
+        The two clocks may differ, so the limit is long. If the Lease is renewed later, it counts as alive again.
         """
         try:
             renewed = datetime.fromisoformat(lease.spec.renew_time or "").timestamp()
@@ -229,13 +235,13 @@ class Peers:
 
 
 def disjoint(one: Selector, other: Selector) -> bool:
-    """Whether no node can match both: they demand different values of the same label."""
+    """Whether no node can match both selectors: they require different values of the same label."""
     theirs = dict(other)
     return any(theirs.get(label, value) != value for label, value in one)
 
 
 def _claim(lease: Lease) -> tuple[str, str]:
-    """The smaller one has the older right. Instants are written in one format, so that they compare as text."""
+    """The order of Leases: the smaller one is the earlier. Times are written in one format, so they compare as text."""
     return lease.spec.acquire_time or "", lease.key
 
 

@@ -1,7 +1,7 @@
-"""Watches of PodGroups, and whether they may be believed: gangs are decided only with PodGroups not older than pods.
+"""Watches of PodGroups, and whether they are current: gangs are decided only with PodGroups not older than the pods.
 
 The rule: the PodGroups of a kind are current while their watch is open and was begun after the pods' watch last broke.
-Until then a gang with news from its members waits (`Standing.BEHIND`). When the pods' watch breaks, those of PodGroups
+Until then, a gang with news from its members waits (`Standing.BEHIND`). When the pods' watch breaks, those of PodGroups
 are begun again: a network that breaks one connection seldom breaks only that one.
 """
 
@@ -18,7 +18,7 @@ from dovetail.kube.log import Log
 from dovetail.kube.objects import core as objects
 
 Kind = tuple[str, str]  # API group, version
-# Those that are not served have no objects.
+# Kinds that are not served have no objects.
 POD_GROUPS: tuple[Kind, ...] = (
     ("scheduling.x-k8s.io", "v1alpha1"),
     ("scheduling.sigs.k8s.io", "v1alpha1"),
@@ -26,17 +26,17 @@ POD_GROUPS: tuple[Kind, ...] = (
     (KUBERNETES, "v1alpha2"),  # of 1.36
     (KUBERNETES, "v1beta1"),  # from 1.37 on
 )
-Watch = Callable[..., Reflector[objects.PodGroup]]  # a Reflector but for its path, kind, consumer and hooks
+Watch = Callable[..., Reflector[objects.PodGroup]]  # a Reflector that lacks its path, kind, consumer and hooks
 
 
 class PodGroupWatches:
-    """One reflector per kind of PodGroup."""
+    """One reflector for each kind of PodGroup."""
 
     def __init__(self, driver: Driver, watch: Watch, complain: Callable[..., None], log: Log) -> None:
         self._driver, self._complain, self._log = driver, complain, log
-        self._served: dict[Kind, bool] = {}  # of those heard of
+        self._served: dict[Kind, bool] = {}  # kinds whose availability is known
         self._breaks = 0  # how often the pods' watch broke
-        self._begun: dict[Kind, int] = {}  # that count when the last list or watch was begun
+        self._begun: dict[Kind, int] = {}  # the value of `_breaks` when the last list or watch was begun
         self.reflectors: dict[Kind, Reflector[objects.PodGroup]] = {}
         for kind in POD_GROUPS:
             driver.mirror.pod_groups_stand(*kind, Standing.BEHIND)
@@ -50,7 +50,7 @@ class PodGroupWatches:
             )
 
     def pods_watched(self, is_open: bool) -> None:
-        """The pods' watch is open, or broke: what PodGroups said before may be older than the pods that come next."""
+        """Note that the pods' watch opened or broke. After a break, PodGroups may be older than the next pods."""
         if not is_open:
             self._breaks += 1
             for kind, reflector in self.reflectors.items():
@@ -77,14 +77,15 @@ class PodGroupWatches:
 
     def _hear(self, kind: Kind, batch: list[Event[objects.PodGroup]]) -> None:
         self._complain("PodGroup", batch)
-        listed = Standing.LISTED if self._is_current(kind) else Standing.BEHIND  # until its watch, begun next, is open
+        # Until its watch, which is begun next, is open.
+        listed = Standing.LISTED if self._is_current(kind) else Standing.BEHIND
         self._driver.happened(self._driver.mirror.hear_pod_groups(batch, *kind, listed=listed))
         for event in batch:
             if isinstance(event, (Replaced, NotServed)):
                 self._note_served(kind, isinstance(event, Replaced))
 
     def _note_served(self, kind: Kind, served: bool) -> None:
-        """One line when all kinds are known, and one when a kind appears or goes."""
+        """Log one line when all kinds are known, and one when a kind appears or goes."""
         before = self._served.get(kind)
         self._served[kind] = served
         if before is not None and before != served:

@@ -1,7 +1,7 @@
-"""A read-only HTTP port that no stranger can wear out: GET and HEAD, one request a connection, few bytes, little time.
+"""A read-only HTTP port with bounds against misuse: GET and HEAD, one request a connection, few bytes, little time.
 
-Knows HTTP/1 as far as kubelet and Prometheus speak it, and nothing of what is served. A server of aiohttp waits without
-end for the last line of a request, and for as many requests as there are file descriptors.
+It supports HTTP/1 as far as kubelet and Prometheus need it, and does not know what is served. aiohttp's server is not
+used: it waits without limit for the last line of a request, on as many connections as there are file descriptors.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import NamedTuple, cast
 
 MAX_REQUEST_BYTES = 16_384  # request line and headers; a ServiceAccount's token has about 1,200
 MAX_CONNECTIONS = 128
-MAX_SECONDS = 5.0  # from the connection's beginning to the last byte of the answer
-BACKLOG = 64  # connections that are accepted in one turn of the loop
+MAX_SECONDS = 5.0  # from the start of the connection to the last byte of the answer
+BACKLOG = 64  # connections accepted in one turn of the loop
 ALLOWED = (b"GET", b"HEAD")
 _END = b"\r\n\r\n"
 
 
 class Asked(NamedTuple):
-    """A request, as far as it matters."""
+    """The parts of a request that matter here."""
 
     path: str
     authorization: str = ""  # the header's value
@@ -38,7 +38,7 @@ Serve = Callable[[Asked], Awaitable[Answer]]
 
 
 class Bad(Exception):
-    """The request is no HTTP, or none that we answer."""
+    """The request is not HTTP, or is not one that we answer."""
 
     def __init__(self, status: int, *headers: tuple[str, str]) -> None:
         super().__init__(status)
@@ -46,21 +46,22 @@ class Bad(Exception):
 
 
 class Port:
-    """When all connections are taken, a new one takes the place of the oldest whose request has not come in full.
+    """Serves requests on a bounded number of connections.
 
-    A whole request is one packet: kubelet's probe is answered while thousands of others keep connections open.
+    When all are taken, a new connection replaces the oldest one whose request is incomplete. A complete request fits in
+    one packet, so kubelet's probe is answered even while thousands of idle connections are opened.
     """
 
     def __init__(
         self, routes: Mapping[str, Serve], *, seconds: float = MAX_SECONDS, most: int = MAX_CONNECTIONS
     ) -> None:
         self.routes, self.seconds, self._most = routes, seconds, most
-        self._open: dict[_Connection, None] = {}  # the oldest first
-        self.dropped = 0  # for room, or because their time was over
+        self._open: dict[_Connection, None] = {}  # oldest first
+        self.dropped = 0  # connections closed for a new one, or at their deadline
 
     @asynccontextmanager
     async def listening(self, host: str, port: int) -> AsyncIterator[asyncio.Server]:
-        """Serve while the block runs. OSError: the address cannot be had."""
+        """Serve while the block runs. OSError: the address is not available."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: _Connection(self), host, port, backlog=BACKLOG)
         try:
@@ -72,7 +73,7 @@ class Port:
             await server.wait_closed()
 
     def __len__(self) -> int:
-        """Connections that are open."""
+        """The number of open connections."""
         return len(self._open)
 
     def opened(self, connection: _Connection) -> None:
@@ -96,7 +97,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._answering: asyncio.Task[None] | None = None
-        self.is_answered = False  # the request has come in full, or was refused
+        self.is_answered = False  # the request is complete, or was refused
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -116,7 +117,7 @@ class _Connection(asyncio.Protocol):
             self._answer(error.answer, with_body=True)
 
     def eof_received(self) -> bool:
-        """True: the other side will send no more, and waits for the answer."""
+        """True: the client sends no more, and waits for the answer."""
         return self.is_answered
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -158,11 +159,11 @@ class _Connection(asyncio.Protocol):
         lines = [f"HTTP/1.1 {answer.status} {HTTPStatus(answer.status).phrase}", *(f"{a}: {b}" for a, b in headers)]
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write("\r\n".join((*lines, "", "")).encode() + (body if with_body else b""))
-            self._transport.close()  # when all of it is sent; the deadline holds for that, too
+            self._transport.close()  # closes when everything is sent; the deadline still holds
 
 
 def read(said: bytes) -> tuple[bytes, Asked]:
-    """Method and request. Bodies are not read: nothing that we serve has one."""
+    """Method and request. Bodies are not read: no request that we serve has one."""
     first, *lines = said.partition(_END)[0].split(b"\r\n")
     words = first.split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1.") or not words[1].startswith(b"/"):

@@ -1,7 +1,7 @@
-"""Objects of a watch → the model's values, by conversion/reading.py; this module keeps what was read before.
+"""Objects of a watch → the model's values, by conversion/reading.py; this module caches the results.
 
-Pods made from one template share its parts, which the engine knows them by. Reading a spec costs more than placing the
-pod, and thousands of pods differ only in their names: what a spec says is kept by the spec's own bytes.
+Pods of one template share its parts, and the engine recognises them by these. Reading a spec costs more than placing
+the pod, and thousands of pods differ only in their names. So readings are cached by a digest of the spec's bytes.
 """
 
 from __future__ import annotations
@@ -33,24 +33,28 @@ from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problem, Problems
 from dovetail.model.pod import Pod
 
-MOST_TEMPLATE_BYTES = 32 << 20  # of the specs and annotations whose readings are kept
-ANNOTATIONS = ("dovetail.dev/", "hami.io/")  # beside those of the vendors' domains, what may change a request
+MOST_TEMPLATE_BYTES = 32 << 20  # size of the specs and annotations whose readings are cached
+# Annotations that may change a request, beside those in the vendors' domains.
+ANNOTATIONS = ("dovetail.dev/", "hami.io/")
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
-EPOCH = "dovetail.dev/epoch"  # stamped on pods by whoever takes over (fencing.py); asks for nothing
+EPOCH = "dovetail.dev/epoch"  # written on pods by a new leader (fencing.py); not a request
 
 
 class Reading(NamedTuple):
-    """A value and what is wrong with its source."""
+    """A value, and what is wrong with its source."""
 
     pod: Pod
     problems: tuple[Problem, ...]
 
 
 class Reader:
-    """Knows how each scheduler name of ours reads pods; others' pods are read like the first one's."""
+    """Reads pods with the settings of their scheduler name.
+
+    Pods of other schedulers are read with the first settings.
+    """
 
     def __init__(self, profiles: Mapping[str, Settings], nodes: tuple[tuple[str, str], ...] = ()) -> None:
-        """`nodes` are labels that every node must have on which a pod is placed."""
+        """`nodes` are labels that a node must have for pods to be placed on it."""
         self._profiles, self._pool = profiles, nodes
         self._default = replace(next(iter(profiles.values())), schedulers=frozenset(profiles))
         self._templates = Kept[Reading](MOST_TEMPLATE_BYTES)  # by digest of what is read
@@ -59,12 +63,13 @@ class Reader:
         domains = {row.count.partition("/")[0] + "/" for row in self._default.vendors.rows if "/" in row.count}
         self._prefixes = (*ANNOTATIONS, *sorted(domains))
         self._names = names_of(self._default.vendors)
-        self._may_be_a_slip = lru_cache(maxsize=4_096)(self._names.may_be_a_slip)  # the same names come again and again
+        # The same names are checked again and again.
+        self._may_be_a_slip = lru_cache(maxsize=4_096)(self._names.may_be_a_slip)
         rows = self._default.vendors.rows
         self._given = frozenset(name for row in rows for name in (row.to_allocate, row.allocated) if name)
         self._no_matter = frozenset(
             (EPOCH, BOUND_BY, SEAL, NODE, TIME, PHASE, BIND_TIME, *self._given)
-        )  # given, not asked for
+        )  # results of scheduling, not requests
 
     @property
     def vendors(self) -> Vendors:
@@ -88,10 +93,10 @@ class Reader:
         placed_itself: bool = False,
         namespace: Mapping[str, str] = NO_LABELS,
     ) -> tuple[Held, tuple[Problem, ...]]:
-        """What the pod holds, if it was known to ask for, or to hold, this before (ADR 13, ADR 16).
+        """What the pod holds, given what it was known to request or to hold before (ADR 13, ADR 16).
 
-        What it asks for stays, and so does its first legible record; a record is read in the light of what it asks
-        for. What is wrong with the spec of a pod that runs no longer matters.
+        Its request stays, and so does its first legible record. A record is read together with the request. Errors in
+        the spec of a running pod no longer matter.
         """
         annotations, vendors = source.metadata.annotations, self._default.vendors
         pod = self.pod(source, namespace).pod
@@ -104,38 +109,38 @@ class Reader:
             stay = Stay(asked is not None, placed_itself)
             held = first_held(pod, source, self._default, where, problems, stay)
             if before is not None and held.trace == before.trace:
-                problems = Problems()  # they are known
+                problems = Problems()  # they were reported before
             return held, problems.found()
         trace = trace_of(annotations, vendors)
         held = before._replace(trace=trace)
         if trace not in (before.trace, before.origin):
-            recorded_shares(pod, annotations, vendors, where, problems)  # what is wrong with it now is logged
+            recorded_shares(pod, annotations, vendors, where, problems)  # log what is wrong with the record now
             message = "another client changed which cards the pod is said to have; what was bound stays booked"
             problems.warning(where, "metadata.annotations", message)
             held = held._replace(report=(CHANGED, message))
         return booked(held, pod, source), problems.found()
 
     def bare(self, source: objects.Pod, asked: Pod | None) -> Held:
-        """What a pod holds that `running` cannot read, as far as it can be told."""
+        """What a pod holds that `running` cannot read, as far as that can be found."""
         vendors = self._default.vendors
         running, trace = bare_running(source, asked, vendors), trace_of(source.metadata.annotations, vendors)
         return Held(running, running.shares, trace, trace, proves=not self._default.seals)
 
     def claimed(self, source: objects.Pod) -> tuple[str, ...]:
-        """Annotations by which a pod that nobody has placed says which cards it has."""
+        """Annotations in which a pod that was not placed claims cards."""
         annotations = source.metadata.annotations
         given = (key for key in annotations if key in self._given or key == SEAL)
         return tuple(sorted(key for key in given if annotations[key].strip()))
 
     def node(self, source: objects.Node) -> tuple[NodeReading, float, tuple[Problem, ...]]:
-        """The node, when it was created in seconds since the epoch, and what is wrong with it."""
+        """The node, its creation time in seconds since 1970, and what is wrong with it."""
         problems, name = Problems(), source.metadata.name
         found = Found(f"Node {name}", "Node", "", "", name, source)
         reading = read_node(found, self._default.vendors, problems)
         return reading, created(source.metadata, found.where, Problems()), problems.found()
 
     def gist(self, source: objects.Node) -> bytes:
-        """Changes with whatever `node` reads: a heartbeat does not change it. Much faster than reading."""
+        """A digest of everything that `node` reads. A heartbeat does not change it. Much faster than reading."""
         meta = source.metadata
         return blake2b(
             self._encode((meta.labels, meta.annotations, source.spec, source.status)), digest_size=16
@@ -151,7 +156,7 @@ class Reader:
         return known
 
     def _key(self, source: objects.Pod, passed_over: bool) -> bytes:
-        """Everything that decides what the pod asks for, and nothing that tells replicas apart."""
+        """A digest of everything that decides the pod's request, and of nothing that differs between replicas."""
         spec, meta = source.spec, source.metadata
         claims = [volume for volume in spec.volumes if volume.persistent_volume_claim or volume.ephemeral]
         return self._encode(
@@ -168,7 +173,7 @@ class Reader:
         )
 
     def _doubtful_names(self, meta: objects.Meta) -> list[str]:
-        """Names that the reader may complain of, though they change no request."""
+        """Names that may cause a warning, although they do not change the request."""
         slips, not_for_labels = self._may_be_a_slip, self._names.not_for_labels
         odd = [key for key in meta.annotations if slips(key) and not self._matters(key)]
         return odd + [key for key in meta.labels if slips(key) or key in not_for_labels]
@@ -190,7 +195,7 @@ def _where(source: objects.Pod) -> str:
 
 
 def _labels_used(spec: objects.PodSpec) -> list[str]:
-    """Of the pod's own labels those whose values its rules about other pods take over (matchLabelKeys)."""
+    """The pod's own labels whose values its inter-pod rules use (matchLabelKeys)."""
     keys = {key for row in spec.topology_spread_constraints for key in row.match_label_keys}
     if spec.affinity is not None:
         for part in (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity):

@@ -1,6 +1,7 @@
-"""Why pods wait, as conditions, in the words of `explain`.
+"""Conditions that say why pods wait, in the words of `explain`.
 
-Asking the nodes costs milliseconds, which pods that ask alike share; how much is asked in one turn is bounded.
+Asking all nodes takes milliseconds; pods with equal requests share the answer. The amount of work in one turn is
+bounded.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from dovetail.model.decision import Decision
 from dovetail.model.pod import Group, Pod
 from dovetail.model.reason import Reason
 
-FRESH = 1.0  # seconds for which what the nodes said serves other pods that ask alike
-STILL_FRESH = 30.0  # the same while many pods wait to be told
+FRESH = 1.0  # seconds for which the answers of the nodes serve other pods with an equal request
+STILL_FRESH = 30.0  # the same while many pods have no condition yet
 TURN = 1_000  # of `Findings.cost` in one turn of the loop: about 10 ms
-PAUSE = 1.0  # seconds between two turns in which pods are looked at again
+PAUSE = 1.0  # seconds between two turns in which pods are checked again
 MOST_KEPT = 1_000  # findings
-MANY_UNTOLD = 100  # pods that wait to be told: from here on the nodes are asked less closely
+MANY_UNTOLD = 100  # pods without a condition: above this, fewer nodes are asked in detail
 FEW_LOOKS = 8
 PLACE_COST = 4  # of placing one pod by a compiled kernel: 40 µs on 5,000 nodes
 
@@ -35,18 +36,18 @@ class Reasons:
     def __init__(
         self, scheduler: Scheduler, now: Callable[[], float], failed: Callable[[Pod, Exception], None] | None = None
     ) -> None:
-        """`failed` is told of pods whose reason could not be worked out; they go on waiting."""
+        """`failed` is called for pods whose reason could not be computed; they continue to wait."""
         self._scheduler, self._now, self._failed = scheduler, now, failed
         self.untold: Turns[tuple[Pod, Decision | Condition]] = Turns()  # by uid
-        self._found: dict[object, tuple[float, Findings]] = {}  # request -> when, what nodes say
-        self._again: deque[Group] = deque()  # groups that wait and are to be looked at again
-        self._left = TURN  # of this turn
-        self._next_turn = 0.0  # when pods may be looked at again
+        self._found: dict[object, tuple[float, Findings]] = {}  # request -> time, answers of the nodes
+        self._again: deque[Group] = deque()  # waiting groups that are to be checked again
+        self._left = TURN  # cost left in this turn
+        self._next_turn = 0.0  # when pods may be checked again
         self._gangs = GangReasons(scheduler, now)
-        self._members: deque[tuple[Group, Pod, Condition | None]] = deque()  # still to be looked at, of one gang
+        self._members: deque[tuple[Group, Pod, Condition | None]] = deque()  # members of one gang, still to be checked
 
     def note(self, pod: Pod, decision: Decision) -> None:
-        """The pod waits. Of gates the API server speaks itself."""
+        """Queue a condition for a pod that waits. The API server itself reports scheduling gates."""
         if pod.group and self._scheduler.waiting.name_of(pod.uid) == pod.group:
             self._gangs.note(pod.group)
         elif decision.reason is not Reason.SCHEDULING_GATED:
@@ -54,12 +55,15 @@ class Reasons:
 
     @property
     def pending(self) -> bool:
-        """Whether there is something to be said now."""
+        """Whether a condition can be reported now."""
         return bool(self.untold or self._members) or self._gangs.is_due()
 
     def look_at_a_gang(self, mirror: Mirror) -> None:
-        """One gang whose members have changed, or whose turn it is: its members say so, if they say something else. As
-        many of them as the turn allows; the others follow in the next turns."""
+        """Report for one gang whose members have changed, or that is due again.
+
+        A member is reported if its condition differs. The turn bounds the number of members; the others follow in the
+        next turns.
+        """
         if not self._members:
             group = self._gangs.next(mirror)
             if group is None:
@@ -79,7 +83,10 @@ class Reasons:
                 self._unknown(pod, error)
 
     def _look_at_member(self, group: Group, pod: Pod, shared: Condition | None, mirror: Mirror) -> None:
-        """`shared`: what all members of the gang say. Since it was found, this one may have left."""
+        """Report for one member.
+
+        `shared`: the condition of all members; since it was found, this pod may have left the gang.
+        """
         known = mirror.pods.get(pod.uid)
         if known is None or self._scheduler.waiting.name_of(pod.uid) != group.name:
             return
@@ -92,7 +99,7 @@ class Reasons:
             self.untold.put(pod.namespace, pod.uid, (pod, now))
 
     def _trial_cost(self, group: Group) -> int:
-        """Of placing all members, in the unit of `Findings.cost`."""
+        """The cost of placing all members, in the unit of `Findings.cost`."""
         compiled = all(map(self._scheduler.is_compiled, {pod.profile for pod in group.pods}))
         return len(group.pods) * PLACE_COST * (1 if compiled else INTERPRETED_COST)
 
@@ -108,8 +115,10 @@ class Reasons:
         self.untold.discard(uid)
 
     def some(self, most: int) -> Iterator[tuple[Pod, Condition]]:
-        """What is to be said, by turns of the namespaces and the oldest first: as much of it as the gang of this turn
-        has left over, and at least one."""
+        """Conditions to write, namespaces in turn, oldest first.
+
+        At least one; as many as the cost left over by this turn's gang allows.
+        """
         for n in range(most):
             uid = self.untold.first() if not n or self._left > 0 else None
             if uid is None:
@@ -124,14 +133,16 @@ class Reasons:
         self._left = TURN  # for the next turn
 
     def look_again(self, waiting: Iterable[Group]) -> None:
-        """Queue waiting pods for a new look; `look_at_some` works through the queue."""
+        """Queue waiting pods for a new check; `look_at_some` works through the queue."""
         self._gangs.note_all()
         if not self._again:
             self._again.extend(group for group in waiting if group.pods[0].group != group.name)
 
     def look_at_some(self, mirror: Mirror) -> None:
-        """Pods that wait for other reasons than they say, or say nothing because it could not be written: as many as
-        one turn allows. A change in node counts alone is not written."""
+        """Check queued pods, as many as one turn allows; report changed reasons, and conditions never written.
+
+        A change in node counts alone is not written.
+        """
         if not self._again or self._now() < self._next_turn:
             return
         self._left, self._next_turn = TURN, self._now() + PAUSE
@@ -146,7 +157,7 @@ class Reasons:
                         self._unknown(pod, error)
 
     def _unknown(self, pod: Pod, error: Exception) -> Condition:
-        """What the pod says where working out its reason failed."""
+        """The condition of a pod whose reason could not be computed."""
         if self._failed is None:
             raise error
         self._failed(pod, error)
@@ -162,7 +173,7 @@ class Reasons:
             self.untold.put(pod.namespace, pod.uid, (pod, now))
 
     def _condition(self, pod: Pod, reason: Reason) -> Condition | None:
-        """None: some node would take it by now, so that it is about to be tried again."""
+        """The pod's condition; None = some node would take it by now, so that it is about to be tried again."""
         if pod.refusal is not None or not asks_nodes(reason):
             return Condition(
                 condition_reason(reason), why_refused(pod, reason, refused_by(self._scheduler, pod, reason))
@@ -170,7 +181,7 @@ class Reasons:
         return self._by_nodes(pod, self._find(pod))
 
     def _in_a_trial(self, pod: Pod, reason: Reason) -> Condition | None:
-        """As `_condition`; what the nodes say then is kept for no other pod."""
+        """As `_condition`; the answers of the nodes are not kept for other pods."""
         if not asks_nodes(reason):
             return Condition(
                 condition_reason(reason), why_refused(pod, reason, refused_by(self._scheduler, pod, reason))
@@ -204,10 +215,10 @@ class Reasons:
         return found
 
     def _alike(self, pod: Pod) -> object:
-        """Equal for pods to which the nodes say the same."""
+        """A key that is equal for pods to which all nodes give the same answers."""
         scheduler = self._scheduler
         signature = scheduler.requests.signature(pod)
-        numbered = scheduler.intern.sweeps  # shapes and masks have other numbers after the next
+        numbered = scheduler.intern.sweeps  # shapes and masks get other numbers in the next sweep
         key: tuple[object, ...] = (signature.profile, signature.shape, signature.mask, numbered, pod.own_node)
         if scheduler.related.restricts(pod):
             own = pod.uid if scheduler.nominated.promised or pod.relations.ephemeral else ""

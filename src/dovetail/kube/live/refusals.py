@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from dovetail.kube.live.tell import Condition
 
 LONGEST_PAUSE = 60.0  # seconds between two tries of a pod whose placement is refused
-MOST_OUTDATED = 5  # placements of a pod in a row that are tried again at once
+MOST_OUTDATED = 5  # outdated placements of a pod in a row that are tried again at once
 
 
 @dataclass(slots=True)
 class Refusals:
-    """Of one pod."""
+    """The refusals of one pod."""
 
     count: int = 0
-    outdated: int = 0  # placements in a row that were no longer right when they were to be written
-    told: Condition | None = None  # what the pod's last event said of it
+    outdated: int = 0  # placements in a row that were outdated when they were to be written
+    told: Condition | None = None  # the content of the pod's last event about it
 
     @property
     def pause(self) -> float:

@@ -1,7 +1,7 @@
-"""What is wrong or doubtful about a pending pod's request, as events on the pod: each once, by pod and text.
+"""What is wrong or doubtful in a pending pod's request, as Events on the pod: each once, by pod and text.
 
-The condition says why a pod waits; a pod with a slip in an annotation may be placed at once, so that only an event can
-say it.
+The condition says why a pod waits. A pod with a mistake in an annotation may be placed at once, so only an Event can
+report the mistake.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Remarks:
         self._told: dict[str, set[str]] = {}  # pod uid -> texts
 
     def about(self, pod: Pod, problems: Iterable[Problem], tell: Callable[[Note], None]) -> None:
-        """Send what was not sent yet; of notes only those that are to be told."""
+        """Send problems that were not sent yet; of notes only those meant for people."""
         told = self._told.setdefault(pod.uid, set())
         for problem in problems:
             text = f"{problem.field}: {problem.message}" if problem.field else problem.message
@@ -35,11 +35,11 @@ class Remarks:
             tell(Note(pod, REASONS[problem.severity], text, warning=warning, action="Reading", once=once))
 
     def forget(self, uid: str) -> None:
-        """The pod is placed or gone."""
+        """Forget a pod that is placed or gone."""
         self._told.pop(uid, None)
 
 
 def once_a_pod(pod: Pod, reason: str, text: str) -> Note:
-    """A warning of which the API server refuses a second one for the same pod, after a restart as well."""
+    """A warning that the API server accepts only once for a pod, also after a restart."""
     once = blake2b(f"{pod.uid} {reason}".encode(errors="replace"), digest_size=8).hexdigest()
     return Note(pod, reason, text, warning=True, action="Reading", once=once)

@@ -1,6 +1,6 @@
-"""Services and controllers as they were last heard of → which pods they select, and only where that is different.
+"""Services and controllers as last reported → which pods they select, only where that has changed.
 
-Only selectors are kept, of those that select pods now.
+Only selectors are kept, and only of objects that select pods now.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dovetail.model.relations import Selector
 
 Name = tuple[str, str]  # namespace, name
 
-# Kind -> path and type of what is watched.
+# Kind -> path and type of the watched objects.
 WATCHED: dict[str, tuple[str, type[Controller] | type[Labelled]]] = {
     SERVICE: ("/api/v1/services", Labelled),
     "ReplicationController": ("/api/v1/replicationcontrollers", Labelled),
@@ -27,7 +27,7 @@ WATCHED: dict[str, tuple[str, type[Controller] | type[Labelled]]] = {
 class SelectorMirror:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self.faults: list[Fault] = []  # objects that could not be read; whoever says them empties it
+        self.faults: list[Fault] = []  # objects that could not be read; the code that reports them empties the list
         self._known: dict[str, dict[Name, Selector]] = {kind: {} for kind in WATCHED}
 
     def hear(self, kind: str, batch: Iterable[Event[Controller | Labelled]]) -> list[SelectorChanged]:
@@ -50,7 +50,7 @@ class SelectorMirror:
                 yield from self._set(kind, name, None)
 
     def _read(self, kind: str, item: Controller | Labelled) -> Iterator[SelectorChanged]:
-        """An object that cannot be read is taken as it was before."""
+        """Changes by one object. One that cannot be read keeps its previous form."""
         name = (item.metadata.namespace, item.metadata.name)
         try:
             wanted = selector_of(kind, item)

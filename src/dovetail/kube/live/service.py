@@ -1,4 +1,4 @@
-"""The parts put together: find the API server, become the one who may write, list everything, fence, then schedule."""
+"""The live scheduler from its parts: find the API server, acquire the Lease, list all objects, fence, schedule."""
 
 from __future__ import annotations
 
@@ -41,37 +41,38 @@ from dovetail.kube.live.warm import pairs_of
 from dovetail.kube.log import Log
 from dovetail.model.events import Bind
 
-COLLECT = (20_000, 10, 10)  # as gc.set_threshold: at Python's 700 a burst is mostly looked through for garbage
-LONGEST_WAIT = 120.0  # seconds that a large cluster waits for the kernels of the configuration
-GOODBYE = 10.0  # seconds for what is under way when we are asked to end
+# For gc.set_threshold: at Python's default of 700, garbage collection takes most of the time of a burst.
+COLLECT = (20_000, 10, 10)
+LONGEST_WAIT = 120.0  # seconds for which a large cluster waits for the kernels of the configuration
+GOODBYE = 10.0  # seconds for writes under way when the process is asked to end
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run. Everything has a default but who we are."""
+    """How to run. Every field has a default, except those that say which scheduler this is."""
 
     identity: str
     profiles: Mapping[str, Settings]  # scheduler name -> how its pods are read
     arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # policy name -> its arguments
-    namespace: str = "kube-system"  # of the lease
+    namespace: str = "kube-system"  # namespace of the Lease
     lease: str = "dovetail-scheduler"
-    peer_namespaces: tuple[str, ...] = ()  # where Leases of other Dovetails are believed, beside `namespace`
+    peer_namespaces: tuple[str, ...] = ()  # namespaces, beside `namespace`, whose Leases of other Dovetails are trusted
     terms: Terms = TERMS
     hami_lock: str = "auto"
-    at_once: int = 64  # Bindings on their way
-    settle_seconds: float = SETTLE_SECONDS  # until GPUs that only a count speaks of are believed
-    audit_seconds: float = AUDIT_SECONDS  # between two looks whether the ledger is right; 0 = only after faults
+    at_once: int = 64  # Bindings under way at the same time
+    settle_seconds: float = SETTLE_SECONDS  # until GPUs that only a count reports are trusted
+    audit_seconds: float = AUDIT_SECONDS  # between two audits of the ledger; 0 = only after faults
     device_resources: tuple[str, ...] = ("nvidia.com/gpu",)
-    nodes: tuple[tuple[str, str], ...] = ()  # labels of the nodes that we place on; () = all nodes
-    any_names: bool = False  # wait for the lease also where its holder serves other scheduler names
+    nodes: tuple[tuple[str, str], ...] = ()  # labels of the nodes on which we place; () = all nodes
+    any_names: bool = False  # wait for the lease even if its holder serves other scheduler names
 
 
 class Lost(Exception):
-    """We must not write any more."""
+    """We must not write any more: the lease is lost."""
 
 
 class Service:
-    """`await run()`; ends when `stop` is called, and raises Lost where another one is the scheduler now."""
+    """The live scheduler. `await run()` ends when `stop` is called, and raises Lost when another scheduler leads."""
 
     def __init__(
         self,
@@ -113,12 +114,12 @@ class Service:
             log=log,
         )
         self.ready = False
-        self.state = "starting"  # for people: what we are doing until we are ready
+        self.state = "starting"  # for people: what is being done until we are ready
         self.driver: Driver | None = None
         self.reflectors: list[Reflector[Any]] = []
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[Any]] = []
-        self._passing: set[asyncio.Task[Any]] = set()  # those of them that may end
+        self._passing: set[asyncio.Task[Any]] = set()  # the tasks among them that may end
 
     def stop(self) -> None:
         self._stop.set()
@@ -137,7 +138,7 @@ class Service:
             await self._end_tasks()
 
     async def _end_tasks(self) -> None:
-        """A task that was told to end in the middle of something may miss it: it is told again."""
+        """Cancel all tasks. A task can miss a cancellation in the middle of an operation, so it is repeated."""
         binds = self.driver.binder.under_way if self.driver is not None else {}
         while left := {task for task in (*self._tasks, *binds.values()) if not task.done()}:
             for task in left:
@@ -145,7 +146,7 @@ class Service:
             await asyncio.wait(left, timeout=1.0)
 
     async def _until_stopped(self, work: Any) -> None:
-        """Work until it ends or fails, or until we are asked to stop."""
+        """Run `work` until it ends or fails, or until `stop` is called."""
         serving, stopping = asyncio.create_task(work), asyncio.create_task(self._stop.wait())
         try:
             done, _ = await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -183,14 +184,14 @@ class Service:
         self._start(self._watch_peers())
         with collector_off():
             await self._list(driver)
-            if len(self.mirror.nodes) > FEW_NODES:  # booking thousands of pods is quicker with compiled kernels, too
+            if len(self.mirror.nodes) > FEW_NODES:  # booking thousands of pods is faster with compiled kernels, too
                 self.state = "compiling kernels"
                 await self.kernels.settled(LONGEST_WAIT)
             driver.take_truth()
-        if arrival is not Arrival.AFTER_GOODBYE:  # a Lease that was deleted looks like one that never was
+        if arrival is not Arrival.AFTER_GOODBYE:  # a Lease that was deleted looks like one that never existed
             await self._fence(driver)
         gc.collect()
-        gc.freeze()  # what is there now stays: looking through it again and again costs more than it finds
+        gc.freeze()  # objects that exist now stay: scanning them for garbage again costs more than it finds
         self.ready, self.state = True, "ready"
         nodes, pods = len(self.mirror.nodes), len(self.mirror.pods)
         self._log(f"ready: {nodes} nodes, {pods} pods", nodes=nodes, pods=pods)
@@ -205,7 +206,7 @@ class Service:
             raise Lost(str(error)) from error
 
     async def _watch_over(self, leading: asyncio.Task[Any]) -> None:
-        """Until a part ends that should not, those that are started on the way included."""
+        """Wait until a part ends that must not end; parts that are started later are watched, too."""
         while True:
             working = {task for task in self._tasks if not task.done()} | {leading}
             done, _ = await asyncio.wait(working, return_when=asyncio.FIRST_COMPLETED, timeout=1.0)
@@ -220,7 +221,7 @@ class Service:
                 self._tasks.remove(task)
 
     def _start(self, work: Any, passing: bool = False) -> asyncio.Task[Any]:
-        """`passing`: it is no failure that it ends."""
+        """Start a task. `passing`: it may end without that being a failure."""
         task = asyncio.create_task(work)
         self._tasks.append(task)
         if passing:
@@ -278,9 +279,9 @@ class Service:
         return driver
 
     async def _list(self, driver: Driver) -> None:
-        """Everything there is; deciding waits until all of it is known."""
+        """List all objects; deciding waits until all of them are known."""
         self.state, self.reflectors = "listing the cluster", self._sources.reflectors
-        first = self._sources.namespaces  # what a Namespace says of its pods is known before they are read
+        first = self._sources.namespaces  # the settings in a Namespace must be known before its pods are read
         self._start(first.run())
         await first.synced()
         for reflector in self.reflectors:
@@ -298,7 +299,7 @@ class Service:
             )
 
     async def _fence(self, driver: Driver) -> None:
-        """Nothing that our predecessor sent may become true after this."""
+        """Fence: after this, no Binding that the previous leader sent can succeed."""
         self.state = "fencing off the scheduler before us"
         waiting = [(uid, known) for uid, known in self.mirror.pods.items() if known.stand is Stand.WAITS]
         count = await stamp(
@@ -347,7 +348,10 @@ class Service:
             raise ApiError(f"the server's version {said.major}.{said.minor} cannot be read") from None
 
     async def _ask_version(self) -> Json:
-        """A server that has just started forbids everything until it knows its roles: try again."""
+        """The server's version.
+
+        A server that has just started forbids all requests until it knows its roles: try again.
+        """
         try:
             return await self._api.get("/version")
         except Forbidden as error:
@@ -355,7 +359,7 @@ class Service:
 
 
 class VolumeTruth:
-    """What a pod's volumes wait for."""
+    """The state of the cluster that a pod's volumes depend on."""
 
     def __init__(self, mirror: Mirror, volumes: VolumeMirror) -> None:
         self._mirror, self._volumes = mirror, volumes

@@ -1,7 +1,8 @@
-"""Objects on which the scheduler failed: each is named, counted and set aside by itself; all others go on.
+"""Objects on which the scheduler failed: each is named, counted and set aside alone; all others continue.
 
-An exception here is a programming error, or an object that nobody thought of. The object waits until it changes, or
-until the next try after a pause that doubles. A pod that runs stays charged, and a node takes no new pods meanwhile.
+An exception here is a programming error, or an object of an unforeseen form. The object waits until it changes, or
+until the next try; the pause between tries doubles. Meanwhile a running pod stays charged, and a node takes no new
+pods.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ from dovetail.model.reason import Reason, name, sentence
 if TYPE_CHECKING:
     from dovetail.kube.live.driver import Driver
 
-FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0  # seconds between two tries of an object that does not change
+FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0  # seconds between two tries of an unchanged object
 MAX_REMEMBERED = 1_000  # objects; the oldest is forgotten, and tried again only when it changes
-MAX_FRAMES = 12  # of a stack in the log
+MAX_FRAMES = 12  # stack frames in the log
 
 
 class Fault(NamedTuple):
-    """An object that could not be read. `source` is the pod, where it is one."""
+    """An object that could not be read. `source` is the pod, if the object is a pod."""
 
     kind: str
     name: str
@@ -56,12 +57,12 @@ class Fault(NamedTuple):
 
 @dataclass(slots=True)
 class _Record:
-    """Of one object."""
+    """The failures of one object."""
 
     said: str
     times: int = 0
     again: dict[str, Callable[[], Any]] = field(default_factory=dict)  # pod uid, or "" -> how to try it again
-    is_timed: bool = False  # a timer will do so: one for each object, however often it fails meanwhile
+    is_timed: bool = False  # a timer will try again: one timer for each object, however often it fails meanwhile
 
     @property
     def pause(self) -> float:
@@ -70,15 +71,15 @@ class _Record:
 
 class SetAside:
     def __init__(self, driver: Driver, again: Callable[[Pod], None]) -> None:
-        """`again` asks for a pod that rests, if it still waits."""
+        """`again` offers a pod that pauses after a failure, if it still waits."""
         self._again = again
         self._driver, self._scheduler, self._mirror = driver, driver.scheduler, driver.mirror
-        self.total = 0  # exceptions met, for the metric
+        self.total = 0  # exceptions, for the metric
         self._records: OrderedDict[tuple[str, str], _Record] = OrderedDict()  # kind, name
         self._scheduler.faults.tell = self._engine_failed
 
     def __len__(self) -> int:
-        """Objects that failed and are remembered."""
+        """The number of failed objects that are remembered."""
         return len(self._records)
 
     def has(self, kind: str, key: str) -> bool:
@@ -100,7 +101,7 @@ class SetAside:
     # ---- objects on which the engine failed ---------------------------------------------------------------------
 
     def _engine_failed(self, subject: Subject, error: Exception) -> None:
-        """The engine has taken it out already."""
+        """Note a failure inside the engine, which has already removed the object."""
         if isinstance(subject, Group):
             self._group(subject, error)
         elif isinstance(subject, Node):
@@ -124,20 +125,20 @@ class SetAside:
             self._driver.happened((NodeChanged(self._driver.now(), node),))
 
     def group(self, group: Group, error: Exception) -> None:
-        """Deciding it, or carrying out what was decided, failed outside the engine."""
+        """Set a group aside: deciding it, or carrying out the decision, failed outside the engine."""
         self._scheduler.faults.group(group, error)
 
     def pod(self, pod: Pod, error: Exception, what: str) -> None:
-        """Something about the pod failed that does not decide where it goes."""
+        """Note a failure about the pod that does not affect its placement."""
         self._note(what, pod.key, error)
 
     def other(self, what: str, error: Exception) -> None:
-        """A part of the scheduler's work that no single object stands for."""
+        """Note a failure in work that belongs to no single object."""
         mend(self._scheduler.ledger, ())
         self._note(what, "", error)
 
     def event(self, event: Event, error: Exception) -> tuple[Effect, ...]:
-        """`Scheduler.handle` raised: its object is taken out, and the ledger is put right."""
+        """Handle an exception of `Scheduler.handle`: remove the event's object, and repair the ledger."""
         match event:
             case GroupArrived(_, group):
                 self.group(group, error)
@@ -167,7 +168,7 @@ class SetAside:
         return ()
 
     def handle(self, event: Event) -> tuple[Effect, ...]:
-        """As `Scheduler.handle`; an exception costs only the object that the event is about."""
+        """As `Scheduler.handle`; an exception affects only the object of the event."""
         try:
             return self._scheduler.handle(event)
         except Exception as error:
@@ -182,7 +183,7 @@ class SetAside:
         return ()
 
     def _drop(self, uids: Iterable[str], error: Exception) -> None:
-        """They are gone all the same."""
+        """Remove these pods: they are gone, although the event failed."""
         for uid in uids:
             group = self._scheduler.waiting.group_of(uid)
             if group is not None:
@@ -194,7 +195,7 @@ class SetAside:
     # ---- what people see ----------------------------------------------------------------------------------------
 
     def _note(self, kind: str, key: str, error: Exception) -> _Record:
-        """Count it, and log it where it is not what was said of this object the last time."""
+        """Count the failure; log it unless it is the same as the last one of this object."""
         self.total += 1
         self._driver.audit.demand()
         said = printable(f"{type(error).__name__}: {error}", 300)
@@ -211,7 +212,7 @@ class SetAside:
         return record
 
     def _tell(self, pod: Pod, record: _Record, before: tuple[str, str]) -> None:
-        """The pod says so, by a word of our own: no other node would help."""
+        """Report the failure in the pod's condition, with a reason of our own: no other node would help."""
         text = cut(f"{sentence(Reason.SET_ASIDE)}: {record.said}; it is tried again when it changes, or later.")
         condition = Condition(name(Reason.SET_ASIDE), text)
         if before != condition:
@@ -239,12 +240,12 @@ def _scheduled(source: objects.Pod) -> tuple[str, str]:
 
 
 def _subject(event: Event) -> str:
-    """Which object the event is about, for the log."""
+    """The object of the event, for the log."""
     named = [str(getattr(event, field)) for field in ("kind", "namespace", "name", "uid") if hasattr(event, field)]
     return "/".join(part for part in named if part)
 
 
 def _stack(error: Exception) -> str:
-    """Innermost frame last, on one line."""
+    """The stack on one line, innermost frame last."""
     frames = extract_tb(error.__traceback__)[-MAX_FRAMES:]
     return " > ".join(f"{frame.filename.rpartition('dovetail/')[2]}:{frame.lineno} {frame.name}" for frame in frames)

@@ -1,4 +1,4 @@
-"""What is listed and watched, and who is told. One reflector per resource."""
+"""Which resources are listed and watched, and which part handles them. One reflector for each resource."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dovetail.kube.objects.problems import Problems
 from dovetail.model.events import QuotaChanged, VolumesChanged
 from dovetail.model.pod import Quota
 
-NEWEST = ""  # a list that is not older than what anybody was told
+NEWEST = ""  # list the newest state, not the watch cache's
 
 
 class Sources:
@@ -74,7 +74,7 @@ class Sources:
         self._audit_after_a_list(batch)
 
     def _audit_after_a_list(self, batch: Iterable[Event[Any]]) -> None:
-        """A list follows a watch that was lost: events may be missing."""
+        """Demand an audit: a list follows a watch that was lost, so events may be missing."""
         if any(isinstance(event, Replaced) for event in batch):
             self._driver.audit.demand()
 
@@ -110,7 +110,7 @@ class Sources:
                 self._drop_quota((event.ref.namespace, event.ref.name))
 
     def _hear_quota(self, source: objects.ResourceQuota) -> None:
-        """A quota that cannot be read is taken as it was before."""
+        """Take in a quota. One that cannot be read keeps its previous form."""
         try:
             self._set_quota(source)
         except Exception as error:
@@ -122,7 +122,10 @@ class Sources:
         self._driver.set_aside.unread(faults)
 
     def _set_quota(self, source: objects.ResourceQuota) -> None:
-        """Only HAMi's limits on memory and compute: what Kubernetes counts, the API server has checked already."""
+        """Set HAMi's limits on memory and compute.
+
+        The API server has already checked the limits that Kubernetes counts.
+        """
         meta, problems = source.metadata, Problems()
         where = f"ResourceQuota {meta.namespace}/{meta.name}"
         found = Found(where, "ResourceQuota", "", meta.namespace, meta.name, source)

@@ -1,8 +1,8 @@
-"""Tells people: the pod's condition, and events. After the binds, never in their way, and only what is new.
+"""Reports to people: the pod's condition, and Events. Binds go first, and only changes are written.
 
-Conditions say why a pod waits and are written where they differ from what the pod says already, by few writers while
-pods are being bound. Events trail: they are sent while nothing is being bound, the oldest of a long burst by and by,
-and are dropped when there are too many.
+A condition says why a pod waits. It is written where it differs from the pod's present condition, by few writers while
+pods are being bound. Events are sent while nothing is being bound. In a long burst, the oldest events are sent slowly
+meanwhile, and events are dropped when there are too many.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from dovetail.kube.live.words import cut
 from dovetail.kube.log import ERROR, WARNING, Log
 from dovetail.model.pod import Pod
 
-CONTROLLER = "dovetail"  # of events about a pod that names no scheduler
+CONTROLLER = "dovetail"  # reporting controller of events about a pod that names no scheduler
 MOST_EVENTS = 5_000  # waiting to be sent
-WRITERS = 8  # conditions on their way at once
+WRITERS = 8  # conditions being written at the same time
 FEW = 2  # of these, while pods are being bound
 EVENT_WRITERS = 2
-PATIENCE = 10.0  # seconds that an event waits for binds to pass; then it goes in between
+PATIENCE = 10.0  # seconds that an event waits for binds to finish; then it is sent between them
 TRICKLE = 0.1  # seconds between two such events of a writer
 
 
@@ -41,22 +41,22 @@ class Condition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """An event about a pod."""
+    """An Event about a pod."""
 
     pod: Pod
     reason: str
     text: str
     warning: bool = False
     action: str = "Scheduling"
-    once: str = ""  # a name by which the API server refuses it a second time, after a restart as well
+    once: str = ""  # a name by which the API server refuses a second copy, also after a restart
 
 
 @dataclass(slots=True)
 class _Writing:
-    """A condition on its way."""
+    """A condition that is being written."""
 
     done: asyncio.Event = field(default_factory=asyncio.Event)
-    last: bool = False  # the pod is about to be bound: nothing is to follow
+    last: bool = False  # the pod is about to be bound: write no other condition after this one
 
 
 class Teller:
@@ -65,23 +65,23 @@ class Teller:
         api: Api,
         instance: str,
         *,
-        written: Callable[[str, Json, Condition], None],  # uid, the pod as it is now, what it says now
-        may_write: Callable[[], bool],  # whether we are surely the scheduler at this moment
-        busy: Callable[[], bool],  # something is being bound
+        written: Callable[[str, Json, Condition], None],  # uid, the pod as it is now, its condition now
+        may_write: Callable[[], bool],  # whether we are certain to be the leader at this moment
+        busy: Callable[[], bool],  # whether a pod is being bound
         now: Callable[[], float],
         log: Log,
         world: World = REAL,
     ) -> None:
         self._api, self._instance, self._written = api, instance[:128], written
         self._may_write, self._busy, self._now, self._log, self._world = may_write, busy, now, log, world
-        self._conditions: Turns[tuple[Pod, Condition]] = Turns()  # by uid, the newest word counts
+        self._conditions: Turns[tuple[Pod, Condition]] = Turns()  # by uid, the newest condition only
         self._under_way: dict[str, _Writing] = {}
         self._events: Turns[tuple[float, Note]] = Turns()  # by number
         self._more, self._more_events = asyncio.Event(), asyncio.Event()
         self.sent = self.dropped = self.conditions_written = self._noted = 0
 
     def waits(self, pod: Pod, condition: Condition) -> None:
-        """The pod is to say this; what it was to say before is forgotten."""
+        """Queue this condition for the pod; it replaces an older one in the queue."""
         self._conditions.put(pod.namespace, pod.uid, (pod, condition))
         self._more.set()
 
@@ -97,7 +97,7 @@ class Teller:
         self._more_events.set()
 
     async def settled(self, uid: str) -> None:
-        """Returns when no condition of the pod is on its way; none that waits will be sent any more."""
+        """Wait until no condition of the pod is being written; its queued conditions are dropped."""
         self.forget(uid)
         writing = self._under_way.get(uid)
         if writing is not None:
@@ -105,7 +105,7 @@ class Teller:
             await writing.done.wait()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Write conditions and events until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for rank in range(WRITERS):
                 tasks.create_task(self._write_conditions(rank))
@@ -113,7 +113,7 @@ class Teller:
                 tasks.create_task(self._send_events())
 
     async def flush(self, seconds: float) -> None:
-        """Send what is left, as long as that."""
+        """Send what is left, for at most `seconds`."""
         deadline = self._world.now() + seconds
         while (self._conditions or self._events or self._under_way) and self._world.now() < deadline:
             await self._world.sleep(0.02)
@@ -125,7 +125,7 @@ class Teller:
             if rank >= FEW and self._conditions and self._busy():
                 await self._world.sleep(0.05)
                 continue
-            # Of a pod of which another writer has an older word, the next one stays where `forget` finds it.
+            # If another writer has an older condition of the pod, the next one stays queued, where `forget` finds it.
             uid = self._conditions.first(but=self._under_way)
             if uid is None:
                 self._more.clear()
@@ -142,12 +142,12 @@ class Teller:
                 self._more.set()
 
     def _put_back(self, pod: Pod, condition: Condition) -> None:
-        """Unless there is something newer to say."""
+        """Queue the condition again, unless a newer one is queued."""
         if pod.uid not in self._conditions:
             self._conditions.put(pod.namespace, pod.uid, (pod, condition))
 
     async def _write(self, pod: Pod, condition: Condition, writing: _Writing) -> bool:
-        """False: nobody knows whether it was written."""
+        """Write the condition. False: it is unknown whether it was written."""
         path = f"{pod_path(pod.namespace, pod.name)}/status"
         said: dict[str, Any] = {
             "type": "PodScheduled",
@@ -167,12 +167,12 @@ class Teller:
             except (Throttled, Unavailable) as error:
                 await self._world.sleep(BACKOFF.wait(failures, self._world.chance(), error.retry_after))
                 if writing.last or pod.uid in self._conditions:
-                    return True  # there is something newer to say, or no more to be said
+                    return True  # a newer condition is queued, or none is wanted any more
             except ApiError as error:
-                if error.code not in (404, 409):  # the pod is gone or another one: nobody to tell
+                if error.code not in (404, 409):  # 404, 409: the pod is gone, or is another one
                     self._log(f"condition of {pod.key}: {error.message}", WARNING, pod=pod.key)
                 return True
-            except Exception as error:  # what cannot be said of one pod keeps no other from being told
+            except Exception as error:  # a failure for one pod must not stop the others
                 self._log(f"condition of {pod.key}: {type(error).__name__}: {error}", ERROR, pod=pod.key)
                 return True
         return False

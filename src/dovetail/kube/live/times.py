@@ -1,4 +1,4 @@
-"""Moments as the API server writes them."""
+"""Times in the API server's formats."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 
 def to_second(seconds: float) -> str:
-    """metav1.Time, and RFC 3339 as HAMi writes it."""
+    """The time as metav1.Time, and as RFC 3339 in HAMi's form."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def to_microsecond(seconds: float) -> str:
-    """metav1.MicroTime: of leases and events."""
+    """The time as metav1.MicroTime: for leases and events."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

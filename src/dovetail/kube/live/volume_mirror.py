@@ -1,4 +1,4 @@
-"""What the API server says of volumes → facts for the engine, and for those who wait until a claim is bound."""
+"""Turns what the API server reports of volumes into facts for the engine, and wakes tasks that wait for a claim."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dovetail.kube.objects.problems import Problem, Problems
 from dovetail.kube.objects.volumes import STORAGE_GROUP, VOLUME_KINDS
 from dovetail.model.volumes import Claim, Volume, VolumeFact
 
-PATHS = {  # kind -> where its objects of all namespaces are listed and watched
+PATHS = {  # kind -> path on which its objects of all namespaces are listed and watched
     "PersistentVolumeClaim": "/api/v1/persistentvolumeclaims",
     "PersistentVolume": "/api/v1/persistentvolumes",
     "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
@@ -27,23 +27,23 @@ TYPES: dict[str, type[Any]] = {kind: known for (_, kind), known in VOLUME_KINDS.
 
 
 class VolumeNews(NamedTuple):
-    """What is different now."""
+    """What has changed."""
 
     facts: tuple[VolumeFact, ...]
     gone: tuple[VolumeFact, ...]
 
 
 class VolumeMirror:
-    """Facts as they were last heard of."""
+    """Facts about volumes as last reported."""
 
     def __init__(self) -> None:
         self._facts: dict[str, dict[str, VolumeFact]] = {kind: {} for kind in PATHS}  # kind -> "namespace/name" -> fact
         self._listeners: set[asyncio.Future[None]] = set()
-        self.faults: list[Fault] = []  # objects that could not be read; likewise
-        self.problems: list[Problem] = []  # not said yet; whoever says them empties it
+        self.faults: list[Fault] = []  # objects that could not be read; the code that reports them empties the list
+        self.problems: list[Problem] = []  # not reported yet; emptied likewise
 
     def hear(self, kind: str, batch: Iterable[Event[Any]]) -> VolumeNews:
-        """One batch of a reflector of that kind."""
+        """Take in one batch of the reflector of that kind."""
         facts: list[VolumeFact] = []
         gone: list[VolumeFact] = []
         for event in batch:
@@ -71,7 +71,7 @@ class VolumeMirror:
         return found if isinstance(found, Volume) else None
 
     async def changed(self) -> None:
-        """Returns after the next change, or the next `notify`."""
+        """Wait for the next change, or the next `notify`."""
         listener: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._listeners.add(listener)
         try:
@@ -80,13 +80,13 @@ class VolumeMirror:
             self._listeners.discard(listener)
 
     def notify(self) -> None:
-        """Something else changed that waiters look at: a pod or a node is gone."""
+        """Wake waiting tasks: something else that they check has changed, a pod or a node is gone."""
         for listener in self._listeners:
             if not listener.done():
                 listener.set_result(None)
 
     def _heard(self, kind: str, source: Any, facts: list[VolumeFact]) -> None:
-        """As `_set`; an object that cannot be read is taken as it was before."""
+        """As `_set`; an object that cannot be read keeps its previous form."""
         try:
             self._set(kind, source, facts)
         except Exception as error:

@@ -1,8 +1,8 @@
-"""Before a pod is bound its volumes are: what was chosen is written down, and then we wait until it is true.
+"""Binds a pod's volumes before the pod: writes the chosen volumes, then waits until they are bound.
 
-kube-scheduler's BindPodVolumes: a free volume gets the claim's reference, or the claim gets the node for which a volume
-is to be made; the rest is done by the persistent volume controller and by provisioners. Nothing is undone when it
-fails: what was written is a fact, and the pod's next attempt sees it.
+This is kube-scheduler's BindPodVolumes (pkg/scheduler/framework/plugins/volumebinding). A free volume gets the claim's
+reference, or the claim gets the node for which a volume is to be provisioned. The persistent volume controller and
+provisioners do the rest. Nothing is undone after a failure: the pod's next attempt sees what was written.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from dovetail.kube.objects.volumes import PersistentVolume, PersistentVolumeClai
 from dovetail.model.volumes import Claim, Volume, VolumeChoice
 
 TIMEOUT = 600.0  # seconds; kube-scheduler's bindTimeoutSeconds
-PAUSE = 0.1  # seconds between two looks whether we may write
+PAUSE = 0.1  # seconds between two checks whether we may write
 
 
 class Writer(Protocol):
-    """What we need of the API server."""
+    """The calls of the API server that are needed here."""
 
     async def get(self, path: str) -> Json: ...
 
@@ -35,7 +35,7 @@ class Writer(Protocol):
 
 
 class HeldBack:
-    """A writer that waits while the lease may be another's: nothing is lost by writing later."""
+    """A writer that waits while another scheduler may hold the lease: writing later loses nothing."""
 
     def __init__(self, api: Writer, may_write: Callable[[], bool], world: World = REAL) -> None:
         self.get = api.get
@@ -48,37 +48,37 @@ class HeldBack:
 
 
 class Truth(Protocol):
-    """What was heard of the cluster, as it is now."""
+    """The cluster as last reported."""
 
     def claim(self, key: str) -> Claim | None: ...
 
     def volume(self, name: str) -> Volume | None: ...
 
     def node_labels(self, name: str) -> Mapping[str, str] | None:
-        """None: there is no such node."""
+        """The node's labels; None = there is no such node."""
 
     def has_pod(self, uid: str) -> bool: ...
 
     async def changed(self) -> None:
-        """Returns after the next change of any of these."""
+        """Wait for the next change of any of these."""
 
 
 class Why(StrEnum):
     """Why a pod's volumes could not be bound."""
 
-    CHANGED = "changed"  # somebody wrote to the volume or the claim since it was chosen
-    TAKEN = "taken"  # the volume is another claim's
-    RESET = "reset"  # the controller took the volume away from the claim
-    NOT_MADE = "not made"  # the provisioner gave the node back: it could not make a volume there
+    CHANGED = "changed"  # another client changed the volume or the claim after it was chosen
+    TAKEN = "taken"  # the volume belongs to another claim
+    RESET = "reset"  # the controller took the volume from the claim
+    NOT_MADE = "not made"  # the provisioner removed the node from the claim: it could not provision a volume there
     ELSEWHERE = "elsewhere"  # the volume cannot be used on the node
-    GONE = "gone"  # the claim, the volume, the node or the pod is no more
+    GONE = "gone"  # the claim, the volume, the node or the pod does not exist any more
     TIMEOUT = "timeout"
-    API = "api"  # the API server refused, or is not there
+    API = "api"  # the API server refused, or does not answer
 
 
 @dataclass(frozen=True, slots=True)
 class NotBound:
-    """The pod must be placed anew, with what is known then."""
+    """Why the volumes are not bound. The pod must be placed again, with the facts known then."""
 
     why: Why
     message: str
@@ -86,7 +86,7 @@ class NotBound:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A pod on its way to a node, and what its claims need there."""
+    """A pod that is being bound to a node, and what its claims need there."""
 
     pod_uid: str
     node: str
@@ -94,8 +94,8 @@ class Task:
 
 
 async def bind_volumes(task: Task, api: Writer, truth: Truth, timeout: float = TIMEOUT) -> NotBound | None:
-    """Returns None once every claim is bound; then the pod may be."""
-    written: dict[VolumeChoice, int] = {}  # the version in which our write is
+    """Bind the volumes; None once every claim is bound, so that the pod may be bound."""
+    written: dict[VolumeChoice, int] = {}  # the resourceVersion that our write produced
     for choice in sorted(task.choices, key=lambda choice: choice.volume == ""):  # volumes first, as kube-scheduler
         try:
             answer = await (_give(choice, api, truth) if choice.volume else _order(choice, api, truth))
@@ -121,7 +121,7 @@ async def bind_volumes(task: Task, api: Writer, truth: Truth, timeout: float = T
 
 
 async def _give(choice: VolumeChoice, api: Writer, truth: Truth) -> int | NotBound:
-    """The volume names the claim."""
+    """Write the claim's reference into the volume."""
     known = truth.volume(choice.volume)
     if known is not None and _is_ours(known.claim_ref, choice):
         return 0
@@ -137,13 +137,14 @@ async def _give(choice: VolumeChoice, api: Writer, truth: Truth) -> int | NotBou
         return _version(_VOLUME.decode(await retrying(lambda: api.patch(path, body))).metadata.resource_version)
     except Conflict as error:
         now = _VOLUME.decode(await retrying(lambda: api.get(path)))
-        if _is_ours(now.spec.claim_ref, choice):  # another pod with this claim, or our own write whose answer was lost
+        # Another pod with this claim wrote it, or we did and the answer was lost.
+        if _is_ours(now.spec.claim_ref, choice):
             return _version(now.metadata.resource_version)
         return NotBound(Why.CHANGED if now.spec.claim_ref is None else Why.TAKEN, str(error))
 
 
 async def _order(choice: VolumeChoice, api: Writer, truth: Truth) -> int | NotBound:
-    """The claim names the node for which its volume is to be made."""
+    """Write the node into the claim for which its volume is to be provisioned."""
     known = truth.claim(choice.claim)
     if known is not None and known.uid == choice.claim_uid and known.selected_node == choice.node:
         return 0
@@ -169,14 +170,14 @@ async def _order(choice: VolumeChoice, api: Writer, truth: Truth) -> int | NotBo
 
 
 class Waiting:
-    """Not yet."""
+    """Not bound yet."""
 
 
 _YET = Waiting()
 
 
 def _state(task: Task, written: Mapping[VolumeChoice, int], truth: Truth) -> NotBound | Waiting | None:
-    """checkBindings: None = all bound."""
+    """The state of the claims, as kube-scheduler's checkBindings; None = all are bound."""
     labels = truth.node_labels(task.node)
     if labels is None:
         return NotBound(Why.GONE, f"node {task.node} is gone")
@@ -238,7 +239,7 @@ def _is_ours(reference: _Reference | None, choice: VolumeChoice) -> bool:
 
 
 def _version(text: str) -> int:
-    """resourceVersions are numbers that grow (since Kubernetes 1.35 by contract)."""
+    """The resourceVersion as a number: it grows with each write (by contract since Kubernetes 1.35)."""
     return int(text) if text.isdecimal() else 0
 
 

@@ -1,7 +1,7 @@
-"""Compiles kernels where no pod waits for it: in a child process, which leaves them on disk.
+"""Compiles kernels in a child process, which leaves them on disk, so that no pod waits for the compiler.
 
 Compiling in a thread stops the loop for up to 0.6 s at a time, because numba holds the interpreter's lock while it
-infers types. Loading what is on disk is done in a thread: 0.3 s, in which the loop stops for at most 20 ms.
+infers types. Kernels on disk are loaded in a thread: 0.3 s, in which the loop stops for at most 20 ms.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dovetail.model.not_compiled import why
 from dovetail.model.pod import Profile
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
-LONGEST_COMPILE = 600.0  # seconds for what takes ten on a machine that has nothing else to do
-NICE = 10  # how much the child yields to the scheduler
+LONGEST_COMPILE = 600.0  # seconds; on an idle machine it takes ten
+NICE = 10  # the child's niceness, so that the scheduler goes first
 
 
 class NotCompiled(Exception):
@@ -34,18 +34,18 @@ def pairs_of(settings: Iterable[Settings]) -> list[Pair]:
 
 
 def title(pair: Pair) -> str:
-    """`binpack × spread`; a joint policy stands alone."""
+    """The pair for people: `binpack × spread`; a joint policy has one name."""
     node, chain = pair
     return node if NODE_POLICIES[node].offer is not None else f"{node} × {','.join(chain)}"
 
 
 def written(pair: Pair) -> str:
-    """As `read` understands it: `binpack:spread`."""
+    """The pair in the form that `read` accepts: `binpack:spread`."""
     return f"{pair[0]}:{','.join(pair[1])}"
 
 
 def read(text: str) -> Pair:
-    """ValueError where it names no policies."""
+    """The pair in this text. ValueError where it names no policies."""
     node, _, chain = text.partition(":")
     profile = Profile(node, tuple(chain.split(","))) if chain else Profile(node)
     if node not in NODE_POLICIES:
@@ -57,7 +57,7 @@ def read(text: str) -> Pair:
 
 
 def warm(pairs: Iterable[Pair], on_disk: bool) -> None:
-    """Blocks until these kernels are compiled, or read from disk."""
+    """Compile these kernels, or load them from disk; blocks until done."""
     for pair in pairs:
         builder(True, on_disk).warm(Profile(*pair))
         if on_disk:
@@ -65,13 +65,13 @@ def warm(pairs: Iterable[Pair], on_disk: bool) -> None:
 
 
 class Workshop:
-    """Makes kernels. `on_disk`: there is a folder for them, by which the child hands them over."""
+    """Makes kernels. `on_disk`: there is a folder for them, through which the child hands them over."""
 
     def __init__(self, on_disk: bool) -> None:
         self._on_disk = on_disk
 
     async def make(self, pairs: Sequence[Pair]) -> float:
-        """Returns when the kernels can be used: the seconds spent on compiling, 0 if they were on disk."""
+        """Make the kernels usable; returns the seconds spent on compiling, 0 if they were on disk."""
         if not self._on_disk:
             raise NotCompiled("no folder can be written to; set DOVETAIL_CACHE_DIR to one that can")
         try:
@@ -82,11 +82,11 @@ class Workshop:
             took = monotonic() - started if missing else 0.0
             await asyncio.to_thread(warm, pairs, True)
             return took
-        except Exception as error:  # numba's own errors are of many kinds, none of them ours
+        except Exception as error:  # numba's own errors are of many types
             raise NotCompiled(why(error)) from error
 
     def _missing(self, pairs: Sequence[Pair]) -> list[Pair]:
-        """Those that are not on disk for this machine."""
+        """The pairs that are not on disk for this machine."""
         return [pair for pair in pairs if not kernel_cache.is_warm(_mark(pair))]
 
 
@@ -111,18 +111,22 @@ async def _in_child(names: Sequence[str]) -> None:
 
 
 def _mark(pair: Pair) -> str:
-    """numba keeps code of each processor apart: a folder filled elsewhere may hold nothing for this one."""
-    from dovetail.engine.kernel import native  # numba takes 0.3 s and 90 MB: in the thread that compiles or loads
+    """The mark of a pair that was compiled for this processor.
+
+    numba stores the code of each processor separately: a folder filled elsewhere may hold nothing for this one.
+    """
+    # numba takes 0.3 s and 90 MB: import it in the thread that compiles or loads.
+    from dovetail.engine.kernel import native
 
     return f"live {written(pair)} {native.machine()}"
 
 
 def main(names: Sequence[str]) -> int:
-    """The child. Its parent logs the last line of stderr."""
+    """Run the child. Its parent logs the last line of stderr."""
     os.nice(NICE)
     try:
         warm([read(name) for name in names], kernel_cache.prepare())
-    except Exception as error:  # numba and LLVM raise errors of any kind, with messages of many lines
+    except Exception as error:  # numba and LLVM raise errors of any type, with messages of many lines
         print(why(error), file=sys.stderr)
         return 1
     return 0

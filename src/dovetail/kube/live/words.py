@@ -1,4 +1,4 @@
-"""What people read: why a pod waits, where it went. Short, the same at every try, and typed where tools look."""
+"""Text for people: why a pod waits, where it was placed. Short, the same at every try, and typed for tools."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dovetail.model.pod import Pod
 from dovetail.model.reason import POD_LEVEL, Reason, name, sentence
 from dovetail.model.visible import visible
 
-UNSCHEDULABLE = "Unschedulable"  # cluster autoscalers add nodes for pods that say this
+UNSCHEDULABLE = "Unschedulable"  # cluster autoscalers add nodes for pods with this reason
 MAX_NOTE_BYTES = 1024  # of an event's note (Kubernetes, pkg/apis/core/validation/events.go: NoteLengthLimit)
 _MORE = "…".encode()
 
 
 def condition_reason(reason: Reason) -> str:
-    """`Unschedulable` only where another node would help; else our own word, which no autoscaler acts on."""
+    """`Unschedulable` only where another node would help; else a reason of our own, on which no autoscaler acts."""
     return name(reason) if reason in POD_LEVEL and reason is not Reason.NO_NODES else UNSCHEDULABLE
 
 
@@ -41,8 +41,11 @@ _AMOUNTS = re.compile(r"\d[\d,.]*(?:[KMGT]i|[MGm])?\b|\bor more\b|\bat most\b")
 
 
 def without_numbers(text: str) -> str:
-    """What is left of a message without what changes as pods and nodes come and go: amounts, numbers of nodes, what the
-    nodes have instead, and the order of what is said behind the nearest miss."""
+    """The message without parts that change as pods and nodes come and go.
+
+    These are amounts, numbers of nodes, what the nodes have instead, and the order of the reasons after the nearest
+    miss.
+    """
     text = _AMOUNTS.sub("", _HAVE.sub("", text.rstrip("."))).replace("nodes", "node")
     first, *others = (" ".join(part.split()) for part in text.split("; "))
     return "; ".join([first, *sorted(others)])
@@ -51,7 +54,7 @@ def without_numbers(text: str) -> str:
 def where_to(pod: Pod, node: Node, shares: Sequence[Share]) -> str:
     """`Successfully assigned ml/train-0 to node-a: GPU-1 (40960 MiB, 50 %), GPU-2 (40960 MiB, 50 %)`
 
-    Begins as kube-scheduler's event does (schedule_one.go): tools, and Kubernetes' own tests, look for these words.
+    Begins as kube-scheduler's event does (schedule_one.go): tools, and Kubernetes' own tests, search for these words.
     """
     assigned = f"Successfully assigned {pod.key} to {node.name}"
     if not shares:
@@ -67,7 +70,7 @@ def _percent(milli: int) -> str:
 
 
 def cut(text: str, longest: int = MAX_NOTE_BYTES) -> str:
-    """The text without control characters, cut between two characters to so many bytes of UTF-8."""
+    """The text without control characters, cut between two characters to at most so many bytes of UTF-8."""
     encoded = visible(text).encode("utf-8", "replace")
     if len(encoded) <= longest:
         return encoded.decode()

@@ -1,7 +1,8 @@
-"""The bounds of everything that a tenant or a node controls: one table, from which docs/limits.md is checked.
+"""The bounds of everything that a tenant or a node controls: one table; docs/limits.md is checked against it.
 
-Readers compare with a row of the table where they read, so that neither memory nor time grows with what an object says.
-A pod beyond a bound is refused (`LimitExceeded`); of a node the entries beyond a bound are not read, with a warning.
+Code that reads a field compares it with a row of the table, so neither memory nor time grows with the size of an
+object. A pod beyond a bound is refused (`LimitExceeded`). Of a node, entries beyond a bound are not read, with a
+warning.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ LEFT_OUT = "the rest is left out, with a warning"
 
 
 class Bound(NamedTuple):
-    """One row: at most so many."""
+    """One row: the maximum of one count."""
 
     name: str  # stable; docs/limits.md has the same
     most: int
     what: str  # what is counted, in words that follow a number
-    field: str  # where it stands in the object
+    field: str  # its field in the object
     checked: str  # the module of kube/ that compares
     beyond: str = REFUSED
 
     def exceeded(self, count: int | str) -> str:
-        """What is said of an object that has more."""
+        """The message for an object that has more."""
         said = f"{count:,}" if isinstance(count, int) else count
         return f"{said} {self.what}; at most {self.most:,} are read (docs/limits.md)"
 

@@ -1,4 +1,4 @@
-"""Kubernetes' objects, typed: only the fields we use, everything optional that the API lets be absent.
+"""Kubernetes' objects, typed: only the fields that we use; every field is optional that the API allows to be absent.
 
 Null means absent, as in Kubernetes. A wrong type is an error that names the file, the object and the field.
 """
@@ -154,7 +154,7 @@ class ImageSource(Struct, frozen=True):
 class Volume(Struct, frozen=True):
     name: str = ""
     persistent_volume_claim: ClaimSource | None = None
-    ephemeral: Any = None  # a claim is made for the pod; what it asks for is the claim's business
+    ephemeral: Any = None  # a claim is created for the pod; its size is read from the claim
     image: ImageSource | None = None
 
 
@@ -262,7 +262,7 @@ class Ordinals(Struct, frozen=True):
 
 
 class WorkloadSpec(Struct, frozen=True):
-    """Deployment, ReplicaSet, StatefulSet, DaemonSet and Job have the same skeleton."""
+    """The common fields of Deployment, ReplicaSet, StatefulSet, DaemonSet and Job."""
 
     template: PodTemplate | None = None
     selector: LabelSelector | None = None
@@ -374,13 +374,13 @@ class Namespace(Struct, frozen=True):
 
 
 class Named(Struct, frozen=True):
-    """An object of which nothing but the metadata is typed."""
+    """An object of which only the metadata is typed."""
 
     metadata: Meta
 
 
 def without_nulls(value: Any) -> Any:
-    """Null means absent, as in Kubernetes."""
+    """The value without nulls: null means absent, as in Kubernetes."""
     if isinstance(value, dict):
         return {key: without_nulls(part) for key, part in value.items() if part is not None}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""A short cluster file of ours, for people without a cluster at hand. Pools of equal nodes and what is in them:
+"""Our short cluster file, for people without a cluster: pools of equal nodes and their contents.
 
     apiVersion: dovetail.dev/v1
     kind: Cluster
@@ -12,7 +12,7 @@
       storage: 2Ti         # ephemeral; default 1Ti
       pods: 110            # default 110
       extended: {example.com/dongle: 8}
-      enforcer: dovetail   # who makes a container see its card: dovetail (default), hami or stock (whole cards only)
+      enforcer: dovetail   # gives a container its card: dovetail (default), hami or stock (whole cards only)
       gpus:                # one kind of card, or a list of kinds
         model: NVIDIA A100-SXM4-80GB
         count: 8
@@ -23,8 +23,8 @@
         links: nvlink      # nvlink | pcie | groups [[0, 1], [2, 3]] joined by nvlink | a matrix of pair scores
         vendor: NVIDIA     # HAMi's vendor word
 
-Pair scores are HAMi's (hami.md §3.4): 100 per NVLink, so `nvlink` is 600 (six links); over PCIe 20 within a NUMA node
-and 10 across.
+Pair scores are HAMi's (pkg/device/nvidia/calculate_score.go): 100 per NVLink, so `nvlink` is 600 (six links); over PCIe
+20 within a NUMA node and 10 across.
 """
 
 from __future__ import annotations

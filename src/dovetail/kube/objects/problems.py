@@ -1,4 +1,4 @@
-"""What is wrong with the input, said so that people can fix it: where, which field, what, and what to write instead."""
+"""Problems of the input, written so that people can fix them: where, which field, what, and what to write instead."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from dovetail.model.visible import INVISIBLE
 Severity = Literal["error", "warning", "note"]
 LONGEST_MESSAGE = 600
 LONGEST_NAME = 120
-MOST_PER_SEVERITY = 2_000  # a hostile file must not turn into a gigabyte of complaints
+MOST_PER_SEVERITY = 2_000  # so that a hostile file does not cause a gigabyte of messages
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong, doubtful or silently filled in."""
+    """One fact that is wrong, doubtful or silently filled in."""
 
     severity: Severity
     where: str  # "cluster.yaml#2 Pod default/web-0"
     field: str  # "spec.containers[0].resources.limits.nvidia.com/gpu"; "" = the object as a whole
     message: str
-    tell: bool = False  # a note about something that people wrote, so worth an event on the pod
+    tell: bool = False  # a note about a value that a user wrote, so worth an event on the pod
 
     def __str__(self) -> str:
         place = f"{self.where}: {self.field}" if self.field else self.where
@@ -29,7 +29,7 @@ class Problem(NamedTuple):
 
 
 class InputError(Exception):
-    """The input makes any plan impossible: unreadable, broken or structurally wrong. Carries everything found."""
+    """No plan is possible: the input is unreadable or structurally wrong. Carries all problems found."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -38,7 +38,7 @@ class InputError(Exception):
 
 
 class Problems:
-    """Collects problems in the order found, each once, so that a thousand replicas complain like one."""
+    """Collects problems in the order found, each once, so that a thousand replicas give one message."""
 
     def __init__(self, strict: bool = False) -> None:
         self._strict = strict  # mistakes are errors
@@ -47,11 +47,11 @@ class Problems:
         self.fatal_errors = 0
 
     def error(self, where: str, field: str, message: str) -> None:
-        """Wrong, but only the object named suffers."""
+        """Add an error that affects only the named object."""
         self._add("error", where, field, message)
 
     def fatal(self, where: str, field: str, message: str) -> None:
-        """Wrong in a way that makes every plan doubtful: `stop_if_fatal` raises later, with all the others."""
+        """Add an error that makes every plan doubtful: `stop_if_fatal` raises it later, with all others."""
         self.fatal_errors += 1
         self._add("error", where, field, message)
 
@@ -59,19 +59,19 @@ class Problems:
         self._add("warning", where, field, message)
 
     def mistake(self, where: str, field: str, message: str) -> None:
-        """What the API server refuses, or what can hardly be meant: a warning, or by `--strict` an error."""
+        """Add a warning, or with `--strict` an error: the API server refuses it, or it is probably not intended."""
         self._add("error" if self._strict else "warning", where, field, message)
 
     def understood(self, where: str, field: str, message: str) -> None:
-        """A note about a value that HAMi or Kubernetes reads differently."""
+        """Add a note about a value that HAMi or Kubernetes reads differently."""
         self._add("note", where, field, message, tell=True)
 
     def note(self, where: str, field: str, message: str) -> None:
-        """Nothing is wrong: something was filled in or left out, and people should know."""
+        """Add a note: nothing is wrong, but something was filled in or left out."""
         self._add("note", where, field, message)
 
     def below(self, path: str) -> Problems:
-        """For a part of an object: fields that are named from there on are written in full (`path` ends in a dot)."""
+        """A collector for a part of an object: it puts `path`, which ends in a dot, in front of the fields."""
         return _Below(self, path) if path else self
 
     def stop_if_fatal(self) -> None:

@@ -52,7 +52,7 @@ class Csi(Struct, frozen=True):
 
 
 class Disk(Struct, frozen=True):
-    """An in-tree disk; each kind has its own word for what the disk is called."""
+    """An in-tree disk; each kind has another field for the disk's name."""
 
     volume_id: str = msgspec.field(name="volumeID", default="")
     pd_name: str = ""

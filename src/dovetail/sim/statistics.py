@@ -1,7 +1,7 @@
 """Compares policies with a baseline, seed by seed.
 
-Two policies that replay the same seed get the same arrivals. So their difference is computed per seed first, which
-removes what the seeds have in common. The confidence interval is Student's for paired samples.
+Two policies that replay the same seed get the same arrivals. So their difference is computed per seed first: this
+removes the variation between seeds. The confidence interval is Student's for paired samples.
 """
 
 from __future__ import annotations

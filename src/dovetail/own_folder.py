@@ -20,8 +20,8 @@ _told: set[str] = set()
 def why_not_ours(folder: Path) -> str:
     """The reason why another user may change files in the folder, or "". The folder need not exist yet.
 
-    The folder and all folders above it must belong to this user or to root, and other users must not be able to write
-    to them. For the folders above, the sticky bit (as of /tmp) is enough. A volume that only this pod mounts is not
+    The folder and all folders above it must belong to this user or to root. Other users must not be able to write to
+    them. For the folders above, the sticky bit (as of /tmp) is enough. A volume that only this pod mounts is not
     checked: kubelet gives an emptyDir to root with mode 0777. PRIVATE_VARIABLE names such volumes.
     """
     if not hasattr(os, "geteuid"):

@@ -83,7 +83,7 @@ class RunResults:
     """The results so far. `results` is in the order of the plan, not in the order in which runs finished."""
 
     plan: RunPlan
-    found: dict[int, Result] = field(default_factory=dict)  # task's place in the plan -> result
+    found: dict[int, Result] = field(default_factory=dict)  # index of the task in the plan -> result
     remembered: int = 0  # how many of them came from the cache
 
     @property
@@ -98,7 +98,7 @@ class RunResults:
         return [task for at, task in enumerate(self.plan.tasks) if at not in self.found]
 
 
-Say = Callable[[str, int, int], None]  # what is being done, how many of it are done, of how many
+Say = Callable[[str, int, int], None]  # (activity, steps done, steps in total)
 
 
 def run_all(

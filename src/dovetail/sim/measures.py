@@ -64,7 +64,7 @@ class Load:
 
 @dataclass(slots=True)
 class Steps:
-    """What holds from one moment to the next; amounts in milli. The last step has no length."""
+    """The state from each moment to the next; amounts in milli. The last step has no length."""
 
     times: list[float] = field(default_factory=list)
     idle: list[int] = field(default_factory=list)

@@ -26,8 +26,8 @@ CSV, JSONL = "csv", "jsonl"
 FORMATS = {".csv": CSV, ".jsonl": JSONL, ".ndjson": JSONL}  # suffix -> format
 MOST_PROBLEMS = 20  # reported before reading stops
 BUFFER_BYTES = 2**17  # of unpacked text
-MAX_LINE_BYTES = 2**20  # a small gzip file can hold one line of gigabytes
-MAX_LINES = 20_000_000  # or billions of empty ones
+MAX_LINE_BYTES = 2**20  # a small gzip file can unpack to one line of gigabytes
+MAX_LINES = 20_000_000  # a small gzip file can unpack to billions of empty lines
 MAX_PROBLEMS_SKIPPED = 100_000  # with `skip_bad`: each problem is kept in memory, to be counted and shown
 MOST_RECORDS = 5_000_000  # a small file can ask for many machines with `count`
 

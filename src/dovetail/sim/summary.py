@@ -18,7 +18,7 @@ class Summary:
     machines: int
     gpus: int
     gpu_hours: float  # that jobs ask for; jobs without an end count 0
-    hours: float  # from the begin of the trace to the last arrival
+    hours: float  # from the start of the trace to the last arrival
     load: float | None  # GPU-hours / (GPUs × hours); None without GPUs or without a duration
     sizes: dict[str, int]  # size -> jobs
     tenants: dict[str, int]  # tenant -> jobs, most first

@@ -124,7 +124,7 @@ class Play:
     _bound: dict[int, list[Decision]] = field(default_factory=dict)
     _joining: dict[int, list[str]] = field(default_factory=dict)  # running job -> pods that wait to join it
     _moving: dict[int, list[Decision]] = field(default_factory=dict)  # job -> new places of its pods
-    _resizing: dict[int, int] = field(default_factory=dict)  # job -> pods that it is to run with
+    _resizing: dict[int, int] = field(default_factory=dict)  # job -> number of pods that it shall run with
     _stopping: dict[int, None] = field(default_factory=dict)  # jobs
 
     def run(self, round_seconds: float | None = None) -> None:

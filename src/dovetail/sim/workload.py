@@ -29,7 +29,7 @@ class Workload:
     gangs: float = 0.02  # share of the jobs with whole GPUs: 2 to 8 pods, of which all run or none
     constrained: float = 0.1  # share of the GPU jobs: they name the models they accept
     gpu_memory: float = 0.5  # share of the jobs with a part of a GPU: they also ask for GPU memory
-    median_seconds: float = 1_800.0  # half of the jobs run shorter
+    median_seconds: float = 1_800.0  # half of the jobs are shorter
     sigma: float = 1.9  # deviation of the logarithm of the duration: 0 = all equal
     longest_seconds: float = float(DAY)
     rhythm: float = 0.5  # 0 = as many arrivals by night as by day, 1 = none in the early morning
@@ -45,7 +45,7 @@ class Workload:
             raise TraceError(*wrong)
 
     def _wrong(self) -> list[tuple[str, object, str]]:
-        """(parameter, its value, what it should be)"""
+        """Tuples of parameter, its value, and what it should be."""
         shares = [field.name for field in fields(self) if field.name in SHARES]
         found = [(name, getattr(self, name), "a share from 0 to 1") for name in shares]
         wrong: list[tuple[str, object, str]] = [entry for entry in found if not 0 <= entry[1] <= 1]

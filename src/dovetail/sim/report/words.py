@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 SPACE = "\u00a0"  # between a number and its unit, where no line may break
 MINUS = "\u2212"
-DURATIONS = (("d", 2 * 86400.0, 86400.0), ("h", 2 * 3600.0, 3600.0), ("min", 120.0, 60.0))  # unit, from, seconds of one
+# unit, shortest duration in seconds that uses it, its seconds
+DURATIONS = (("d", 2 * 86400.0, 86400.0), ("h", 2 * 3600.0, 3600.0), ("min", 120.0, 60.0))
 
 
 def amount(value: float, unit: str, scale: float | None = None) -> str:

@@ -1,6 +1,6 @@
-"""`make bench`: decisions per second, side by side in one run. Compare the ratios; the machine is whatever it is.
+"""`make bench`: decisions per second of several methods in one run. Compare the ratios: machines differ.
 
-Every decision is of a pod that comes while another leaves, on a cluster of 8-GPU nodes of 12 hardware types, half full.
+For each decision, one pod arrives and another leaves, on a half-full cluster of 8-GPU nodes of 12 hardware types.
 `place` takes pods in waves of 1,000, as a stream of templates or as a list of groups; `handle` takes one event each.
 "every node" scores the whole cluster for each decision. Then traces are replayed (bench/replay.py) and pods are planned
 from files (bench/plan_files.py).
@@ -35,30 +35,30 @@ POLICIES = {"binpack": Profile("binpack", ("binpack",)), "spread": Profile("spre
 
 
 class Stage:
-    """One cluster, one stream of pods, and the pods that run."""
+    """One cluster, one stream of pods, and the running pods."""
 
     def __init__(self, nodes: int, kinds: int, policy: str) -> None:
         self.dice = Random(nodes + kinds)
         self.templates = templates(kinds, POLICIES[policy], self.dice)
         self.scheduler, self.running = half_full(nodes, self.templates, "compiled", self.dice)
         self.arrived = 0
-        self.place(WAVE)  # compiles what is not compiled yet and makes the vectors
+        self.place(WAVE)  # compiles what is not compiled yet, and builds the vectors
 
     def wave(self, count: int) -> tuple[Stream, list[str]]:
-        """Pods to come, and as many to leave."""
+        """Pods that arrive, and as many that leave."""
         kinds = np.array([self.dice.randrange(len(self.templates)) for _ in range(count)], dtype=np.int64)
         coming = Stream(self.templates, kinds, [f"pod-{n}" for n in range(self.arrived, self.arrived + count)])
         self.arrived += count
         return coming, [self._leaver() for _ in range(count)]
 
     def _leaver(self) -> str:
-        """Any of the pods that run; the last one takes its place in the list."""
+        """Remove and return a random running pod; the last one takes its place in the list."""
         n = self.dice.randrange(len(self.running))
         self.running[n], self.running[-1] = self.running[-1], self.running[n]
         return self.running.pop()
 
     def place(self, decisions: int, wave: int = WAVE, forget: bool = False, as_list: bool = False) -> float:
-        """Seconds for so many decisions through `place`: of a stream of templates, or of a list of groups."""
+        """Seconds for this many decisions through `place`, from a stream of templates or a list of groups."""
         scheduler, seconds = self.scheduler, 0.0
         for _ in range(0, decisions, wave):
             stream, leaving = self.wave(wave)
@@ -73,7 +73,7 @@ class Stage:
         return seconds
 
     def handle(self, decisions: int) -> float:
-        """Seconds for so many decisions through `handle`, an event for each pod that comes and each that leaves."""
+        """Seconds for this many decisions through `handle`, with one event for each arrival and each departure."""
         scheduler, seconds = self.scheduler, 0.0
         for _ in range(0, decisions, WAVE):
             stream, leaving = self.wave(min(WAVE, decisions))
@@ -82,7 +82,7 @@ class Stage:
             placed = [effect for c, uid in zip(coming, leaving, strict=True) for effect in _pair(scheduler, c, uid)]
             seconds += perf_counter() - started
             self.running += [effect.pod.uid for effect in placed if isinstance(effect, Bind)]
-            for group in list(scheduler.waiting):  # a pod nobody has room for leaves after a while
+            for group in list(scheduler.waiting):  # pods that fit on no node leave after a while
                 scheduler.waiting.remove(group.name)
         return seconds
 
@@ -92,7 +92,7 @@ def _pair(scheduler: Scheduler, coming: Group, leaving: str) -> tuple[object, ..
 
 
 def measure(nodes: int, kinds: int, policy: str, every_node: bool) -> dict[str, float]:
-    """Decisions per second: the best of many short rounds, as others use the machine too."""
+    """Decisions per second: the best of many short rounds, because other processes use the machine too."""
     stage = Stage(nodes, kinds, policy)
     stage.place(5 * WAVE)
     stage.handle(200)
@@ -110,7 +110,7 @@ def measure(nodes: int, kinds: int, policy: str, every_node: bool) -> dict[str, 
 
 def main() -> None:
     kernel_cache.prepare()
-    gc.set_threshold(100_000, 20, 20)  # as a long-lived process with a large heap should
+    gc.set_threshold(100_000, 20, 20)  # as recommended for a long-lived process with a large heap
     figures: dict[str, object] = {"nodes": NODES, "gpus_per_node": CARDS}
     print(f"{NODES:,} nodes × {CARDS} GPUs, half full; decisions per second")
     titles = ("place", "place a list", "handle", "every node")

@@ -26,8 +26,8 @@ from tools.controlplane.plane import ControlPlane
 
 PARTS = ("race", "wait", "restart")
 CONTENDERS = ("dovetail", "kube_scheduler", "bare")
-EVERY = 10.0  # seconds between two heartbeats of a node, as far as this machine sustains it
-MOST_BEATS = 50.0  # a second, of all nodes together; kubelets with nothing new to say report every five minutes
+EVERY = 10.0  # seconds between two heartbeats of a node, if this machine can sustain it
+MOST_BEATS = 50.0  # per second, of all nodes together; a kubelet without changes reports only every five minutes
 RUNNING = 20_000  # pods at the restart
 
 
@@ -57,7 +57,7 @@ async def measure(wanted: argparse.Namespace) -> dict[str, Any]:
     results = Results()
     for size in sizes:
         with ControlPlane() as plane:
-            # Without the admission policy: kube-scheduler, to which we are compared, has none (docs/live.md, Rights).
+            # Without the admission policy: kube-scheduler, the other contender, has none (docs/live.md, Rights).
             grant_dovetail(plane.client(), *ROLES)
             async with client(plane) as api:
                 await create(api, NODES, load.nodes(size), size, "nodes")
@@ -85,7 +85,8 @@ async def _one_size(
     if "dovetail" in wanted.contenders:
         await _rehearse(made["dovetail"])
     for round in range(wanted.rounds):
-        for name in wanted.contenders.split(",")[:: 1 - 2 * (round % 2)]:  # there and back: noise hits all alike
+        # forward, then backward, so that noise affects all contenders alike
+        for name in wanted.contenders.split(",")[:: 1 - 2 * (round % 2)]:
             say(f"race, {size} nodes, round {round + 1}: {name}")
             run = await live_race.race(plane, api, made[name], wanted.pods)
             results.add(name, size, run)
@@ -93,7 +94,7 @@ async def _one_size(
 
 
 async def _rehearse(dovetail: Contender) -> None:
-    """Once without pods: kernels are compiled and kept on disk."""
+    """Start once without pods: kernels are compiled and kept on disk."""
     assert isinstance(dovetail, Dovetail)
     dovetail.start()
     say(f"  kernels are warm after {await asyncio.to_thread(dovetail.wait_ready):.1f} s")
@@ -138,7 +139,7 @@ class Results:
 
 
 def _cpu() -> str:
-    """As the kernel names it."""
+    """The name of the CPU, as the kernel reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

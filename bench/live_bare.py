@@ -1,6 +1,6 @@
-"""The bare loop: Binding after Binding with Dovetail's own client, as many at once, and nothing else.
+"""The bare loop: posts Bindings with Dovetail's own client, with as many at once, and does nothing else.
 
-python -m bench.live_bare KUBECONFIG
+Usage: `python -m bench.live_bare KUBECONFIG`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.kubeconfig import from_files
 
-AT_ONCE = 64  # as `dovetail scheduler --binds-at-once`
+AT_ONCE = 64  # the default of `dovetail scheduler --binds-at-once`
 
 
 async def bind_all(kubeconfig: Path) -> None:
@@ -51,7 +51,7 @@ async def bind_all(kubeconfig: Path) -> None:
                 await api.post(f"{PODS}/{meta.name}/binding", body)
 
         await asyncio.gather(*(work() for _ in range(AT_ONCE)))
-        await asyncio.Event().wait()  # until we are stopped: our CPU time is still to be read
+        await asyncio.Event().wait()  # until the process is stopped: its CPU time is read before that
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A control plane with a crowd in it: creates and deletes thousands of objects at once, sends heartbeats, and watches.
+"""A control plane under load: creates and deletes thousands of objects at once, sends heartbeats, and watches.
 
 The watch is independent of what is measured: it runs in the benchmark's own process.
 """
@@ -42,7 +42,7 @@ async def client(plane: ControlPlane, user: str = "admin") -> AsyncIterator[Api]
 
 
 async def at_once(what: str, calls: Iterable[Callable[[], Awaitable[Any]]], total: int) -> None:
-    """Many calls, some at a time; says how far it is."""
+    """Make many calls, AT_ONCE at a time, and print the progress."""
     began = said = time.monotonic()
     done, rest = 0, iter(calls)
 
@@ -61,7 +61,7 @@ async def at_once(what: str, calls: Iterable[Callable[[], Awaitable[Any]]], tota
 
 async def create(api: Api, path: str, items: Iterable[Object], total: int, what: str) -> None:
     async def one(item: Object) -> None:
-        with suppress(Conflict):  # a second try of a write whose answer was lost
+        with suppress(Conflict):  # a retry of a write whose response was lost
             await api.post(path, item)
 
     await at_once(f"creating {what}", (partial(one, item) for item in items), total)
@@ -97,7 +97,7 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """The little of an object that the benchmark looks at."""
+    """The fields of an object that the benchmark reads."""
 
     metadata: _Meta
     spec: _Spec = _Spec()
@@ -125,12 +125,12 @@ async def names_of(api: Api, path: str) -> list[str]:
 
 
 class Sight:
-    """When a pod was first seen with a node, and first seen saying that it waits."""
+    """When each pod was first seen with a node, and first seen with PodScheduled=False."""
 
     def __init__(self) -> None:
         self.bound: dict[str, float] = {}  # name -> when
         self.waits: dict[str, float] = {}
-        self.gone: set[str] = set()  # kept by whoever deletes
+        self.gone: set[str] = set()  # maintained by the code that deletes pods
         self.news = asyncio.Event()
         self.trouble: Exception | None = None
         self.first_bound: Callable[[], None] = lambda: None
@@ -148,7 +148,7 @@ class Sight:
                 await asyncio.wait_for(self.news.wait(), left)
 
     async def watch(self, api: Api, version: str) -> None:
-        """API servers drop watchers that are slow for a moment: then it goes on from where it was."""
+        """Watch pods. If the API server drops the watch because it is slow, continue from the last resource version."""
         params = {"watch": "true", "timeoutSeconds": "3600"}
         try:
             while True:
@@ -183,7 +183,7 @@ class Sight:
 
 @asynccontextmanager
 async def watching(plane: ControlPlane) -> AsyncIterator[Sight]:
-    """From now on, until the block ends."""
+    """Watch from now until the block ends."""
     async with client(plane) as api:
         sight = Sight()
         version = version_of(await api.get("/api/v1/pods", {"limit": "1"}))
@@ -197,7 +197,7 @@ async def watching(plane: ControlPlane) -> AsyncIterator[Sight]:
 
 @asynccontextmanager
 async def heartbeats(plane: ControlPlane, count: int, a_second: float) -> AsyncIterator[None]:
-    """Status of one node after the other, that many a second, while the block runs."""
+    """Update the status of one node after the other, `a_second` per second, while the block runs."""
     async with client(plane) as api:
 
         async def beat(n: int) -> None:

@@ -1,4 +1,4 @@
-"""Who is measured, each as a process of its own: Dovetail, the stock kube-scheduler, and a bare loop of Bindings."""
+"""The contenders, each in its own process: Dovetail, the stock kube-scheduler, and a bare loop of Bindings."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Contender(Protocol):
     scheduler: str  # spec.schedulerName of its pods
 
     def limits(self, shape: int) -> dict[str, str | int]:
-        """What its pods ask for."""
+        """The requests of its pods."""
 
     def start(self) -> int:
-        """Returns the id of its process."""
+        """Start the process and return its id."""
 
     def stop(self) -> None: ...
 
@@ -72,7 +72,7 @@ class Dovetail:
         return self._get("/readyz") is not None
 
     def wait_ready(self, seconds: float = 300.0) -> float:
-        """Returns how long that took."""
+        """Wait until Dovetail is ready; return the seconds that it took."""
         assert self.process is not None
         began = time.monotonic()
         self.process.wait_until(self.ready, seconds)
@@ -92,7 +92,7 @@ class Dovetail:
             return None
 
     def stop(self) -> None:
-        """It says goodbye, so that the next one need not stamp pods."""
+        """Stop the process cleanly, so that the next leader need not write its epoch to pods."""
         if self.process is not None:
             self.process.stop(30.0)
             self.process = None
@@ -123,7 +123,7 @@ class KubeScheduler:
 
 @dataclass
 class Bare:
-    """Knows nothing of fit: pod n goes to node n."""
+    """Does not check whether pods fit: pod n goes to node n, modulo the number of nodes."""
 
     plane: ControlPlane
     name: str = "bare"

@@ -1,4 +1,4 @@
-"""What the live benchmark puts into a cluster: nodes of eight cards, and pods of 240 shapes, a fifth with rules."""
+"""The load of the live benchmark: nodes of eight cards, and pods of 240 shapes, a fifth of them with rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MODEL, CARD_MIB = "NVIDIA A100-SXM4-80GB", 81920
 ROOM = {"cpu": "128", "memory": "1024Gi", "pods": "110", "ephemeral-storage": "1024Gi"}
 ZONES, POOLS = 10, 4
 SHAPES = 240
-APPS = 8  # no divisor of the number of rules: ten pods of each application for each rule
+APPS = 8  # not a divisor of the number of rules: ten pods of each application for each rule
 ZONE, HOST, POOL = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "example.com/pool"
 ENVIRONMENT = [{"name": f"VARIABLE_{n}", "value": "some value of some length"} for n in range(8)]
 
@@ -26,14 +26,14 @@ def nodes(count: int) -> Iterator[Object]:
 
 
 def shared_gpu(shape: int) -> dict[str, str | int]:
-    """Parts of cards, by memory and compute: what Dovetail is for."""
+    """Limits for parts of cards, by memory and compute: Dovetail's case."""
     cores = 5 * (shape % 9)
     limits: dict[str, str | int] = {GPU: 2 if shape % 7 == 0 else 1, GPU_MEMORY: 1024 * (1 + shape % 8)}
     return {**limits, **({GPU_CORES: cores} if cores else {}), **_plain(shape)}
 
 
 def counted_gpu(shape: int) -> dict[str, str | int]:
-    """Numbers of cards, which is what the stock kube-scheduler understands; CPU and memory as in `shared_gpu`."""
+    """Limits for whole cards, the only case of the stock kube-scheduler; CPU and memory as in `shared_gpu`."""
     return {GPU: 2 if shape % 7 == 0 else 1, **_plain(shape)}
 
 
@@ -44,7 +44,7 @@ def _plain(shape: int) -> dict[str, str | int]:
 def pods(
     count: int, scheduler: str, limits: Callable[[int], dict[str, str | int]], prefix: str = "pod"
 ) -> Iterator[Object]:
-    """Every fifth has a rule: node selector, node affinity, anti-affinity, affinity and spread in turn."""
+    """Pods; every fifth has a rule: node selector, node affinity, anti-affinity, affinity and spread in turn."""
     for n in range(count):
         app = f"app-{n // 5 % APPS}"
         rule = list(RULES)[n // 5 % len(RULES)] if n % 5 == 0 else "none"
@@ -56,7 +56,7 @@ def pods(
 
 
 def hopeless(count: int, first: int = 0) -> Iterator[Object]:
-    """Pods for which no node is large enough, each fifth with rules as well."""
+    """Pods for which no node is large enough; every fifth also has rules."""
     for n, made in enumerate(pods(count, "dovetail", shared_gpu, "hopeless")):
         made["metadata"]["name"] = f"hopeless-{first + n:05d}"
         made["spec"]["containers"][0]["resources"]["limits"]["cpu"] = f"{129 + (first + n) % 200}"
@@ -64,7 +64,7 @@ def hopeless(count: int, first: int = 0) -> Iterator[Object]:
 
 
 def running(count: int, nodes: int) -> Iterator[Object]:
-    """Pods that have a node and, in HAMi's annotations, cards on it: four to a node, two to a card."""
+    """Running pods with a node and, in HAMi's annotations, cards on it: four per node, two per card."""
     for n in range(count):
         name, slot = f"node-{n % nodes:05d}", n // nodes
         shape = n % SHAPES
@@ -97,7 +97,7 @@ def _node_affinity(app: str) -> dict[str, Any]:
 
 
 def _apart(app: str) -> dict[str, Any]:
-    """No two of an application on one node."""
+    """Anti-affinity: no two pods of an application on one node."""
     return {
         "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_same(app, "apart", HOST)]}}
     }

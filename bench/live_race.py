@@ -1,8 +1,8 @@
 """Pods bound per second.
 
-The same for all: the pods are created while nobody schedules, then the contender's process is started. It lists what
-there is and begins to bind when it is ready, so nothing that belongs to starting counts. The clock runs from the first
-pod that the benchmark's own watch sees with a node to the last one.
+It is the same for all contenders: pods are created while no scheduler runs, then the contender's process is started. It
+lists the objects and begins to bind when it is ready, so its start-up does not count. The clock runs from the first pod
+that the benchmark's own watch sees with a node to the last one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECONDS = 600.0  # after which a run has failed
 
 @dataclass(frozen=True)
 class Run:
-    """One contender, one size of cluster."""
+    """One run of a contender on a cluster of one size."""
 
     pods_per_second: float
     seconds: float
@@ -73,7 +73,7 @@ async def _measure(plane: ControlPlane, contender: Contender, sight: Sight, pods
 
 
 def _trail(dovetail: Dovetail, pods: int) -> float:
-    """Seconds until every pod's event is sent, or dropped."""
+    """Seconds until the event of every pod is sent or dropped."""
     began = time.monotonic()
     while dovetail.metric("dovetail_events_sent_total") + dovetail.metric("dovetail_events_dropped_total") < pods:
         if time.monotonic() - began > 120:

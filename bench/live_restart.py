@@ -1,6 +1,6 @@
-"""A restart in a large cluster: from the start of the process to ready, and the memory it has then.
+"""A restart in a large cluster: the time from the start of the process to ready, and the memory that it uses then.
 
-The pods have their nodes and cards; that kubelet has not said `Running` makes no difference to a scheduler.
+The pods have their nodes and cards. They are not `Running`, but that makes no difference to a scheduler.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tools.controlplane.plane import ControlPlane
 
 
 async def restart(plane: ControlPlane, api: Api, nodes: int, pods: int) -> tuple[float, float]:
-    """(seconds, MB)"""
+    """Seconds, and MB of resident memory."""
     await create(api, PODS, load.running(pods, nodes), pods, "pods that run")
     try:
-        await _start(plane, "first")  # leaves compiled kernels on disk, and says goodbye
+        await _start(plane, "first")  # leaves compiled kernels on disk, and stops cleanly
         return await _start(plane, "second")
     finally:
         await delete_pods(api)

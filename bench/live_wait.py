@@ -1,7 +1,7 @@
-"""How long people wait: from room that appears to a bound pod, and from a pod that arrives to the reason it waits for.
+"""Waiting times: from freed room to a bound pod, and from a pod's arrival to its reason for waiting.
 
-In the queue stand hopeless pods of hundreds of shapes throughout. The clock runs from before the request is sent that
-makes room (DELETE), or the pod (POST), to when the benchmark's own watch shows the result.
+All the time, pods that fit on no node wait in the queue, with hundreds of shapes. The clock starts before the request
+that frees room (DELETE) or creates the pod (POST). It stops when the benchmark's own watch shows the result.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def spread(seconds: list[float]) -> Spread:
 
 
 def whole_card(name: str) -> Object:
-    """Wants a card of its own, on the one node where every card is taken."""
+    """A pod that asks for a whole card, on the one node where every card is taken."""
     limits = {GPU: 1, GPU_MEMORY: load.CARD_MIB, GPU_CORES: 100}
     return pod(name, limits, "dovetail", labels={"app": "tight"}, nodeSelector=TIGHT)
 
 
 async def waits(plane: ControlPlane, api: Api) -> tuple[Spread, Spread]:
-    """(room to bound, arrival to reason)"""
+    """Room to bound, and arrival to reason."""
     await api.post(NODES, node("tight", cards("tight", load.CARDS, load.CARD_MIB, load.MODEL), TIGHT))
     dovetail = Dovetail(plane)
     try:
@@ -57,7 +57,7 @@ async def waits(plane: ControlPlane, api: Api) -> tuple[Spread, Spread]:
 
 
 async def _fill(api: Api, sight: Sight) -> None:
-    """Those who take the tight node's cards, those who wait for one, and those without hope."""
+    """Create pods that take the tight node's cards, pods that wait for one, and pods that fit on no node."""
     names = [f"tight-{n:05d}" for n in range(load.CARDS + ROUNDS)]
     for name in names[: load.CARDS]:
         await api.post(PODS, whole_card(name))
@@ -83,7 +83,7 @@ async def _arrive(api: Api, sight: Sight) -> list[float]:
 
 
 async def _make_room(api: Api, sight: Sight) -> list[float]:
-    """Each pod that gets a card is the one to go in a later round."""
+    """Delete one pod per round. A pod that gets the card is deleted in a later round."""
     found = []
     for n in range(ROUNDS):
         there = sorted(name for name in sight.bound if name not in sight.gone)

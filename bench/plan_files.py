@@ -1,7 +1,7 @@
-"""How long `dovetail plan` takes from files as users have them: kubectl's dump of all nodes, or a short cluster file.
+"""How long `dovetail plan` takes with typical files: kubectl's dump of all nodes, or a short cluster file.
 
 A node has what HAMi's plugin, kubelet and feature discovery write: 8 cards in the register, labels, conditions and 20
-images. The texts are written line by line as kubectl writes them; PyYAML would take a minute.
+images. The files are written line by line in kubectl's format, because PyYAML would take a minute.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def node_list(count: int = NODES) -> Json:
 
 
 def workload(pods: int = PODS) -> str:
-    """Jobs of 1, 2, 4 and 8 cards a pod."""
+    """Manifests of Jobs with 1, 2, 4 and 8 cards per pod."""
     texts = []
     for n, cards in enumerate((1, 2, 4, 8)):
         replicas = pods // 4 + (n < pods % 4)
@@ -168,7 +168,7 @@ def workload(pods: int = PODS) -> str:
 
 
 def pools(count: int = NODES) -> str:
-    """The same cluster as a short file of ours."""
+    """The same cluster in Dovetail's short cluster format."""
     lines = ["apiVersion: dovetail.dev/v1", "kind: Cluster", "nodes:"]
     for n, (model, memory) in enumerate(MODELS):
         own = count // len(MODELS) + (n < count % len(MODELS))
@@ -197,7 +197,7 @@ def yaml_lines(value: Any, indent: str = "") -> Iterator[str]:
 
 
 def _folded(head: str, text: str, indent: str) -> Iterator[str]:
-    """Break at the first space beyond column 80, as go-yaml does."""
+    """Lines, broken at the first space beyond column 80, as go-yaml does."""
     line, *words = text.split(" ")
     line = head + line
     for word in words:
@@ -218,7 +218,7 @@ def _scalar(value: Any) -> str:
 
 
 def write(folder: Path) -> dict[str, list[Path]]:
-    """name of the case -> files for `-f`: kubectl's YAML, kubectl's JSON, our cluster file."""
+    """Name of the case -> files for `-f`: kubectl's YAML, kubectl's JSON, our cluster file."""
     listed = node_list()
     texts = {
         "yaml": "\n".join(yaml_lines(listed)) + "\n",
@@ -243,7 +243,7 @@ def seconds(files: list[Path]) -> float:
 
 
 def measure() -> dict[str, object]:
-    """The best of several runs, as others use the machine too; the first run may have to compile kernels."""
+    """The best of several runs, because other processes use the machine too. The first run may compile kernels."""
     print(f"\n`dovetail plan` of {PODS} pods on {NODES:,} nodes, seconds")
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,7 @@
-"""How fast a list and a watch are read, and what they need: an API server that only sends, in a process of its own.
+"""How fast a list and a watch are read, and how much memory they need. The API server is a process that only sends.
 
-    python bench/reflector.py [--tls] [pods] [events]
-
-The last line is JSON. Events are counted per second of this process's CPU time, on one core.
+Usage: `python bench/reflector.py [--tls] [pods] [events]`. The last line of the output is JSON. Events are counted per
+second of this process's CPU time, on one core.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def container(name: str) -> dict[str, Any]:
 
 
 def pod(i: int) -> bytes:
-    """About 5.5 kB, as pods with managed fields are."""
+    """A pod of about 5.5 kB, the usual size with managed fields."""
     metadata = {
         "name": f"pod-{i}",
         "namespace": "ml",
@@ -56,7 +55,7 @@ def pod(i: int) -> bytes:
 
 
 async def send(writer: asyncio.StreamWriter, pods: list[bytes], events: int) -> None:
-    """One HTTP chunk an event, as the API server flushes them."""
+    """Send one HTTP chunk per event, as the API server does."""
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")
     chunks = []
     for i in range(events):

@@ -1,7 +1,7 @@
-"""How fast traces are replayed, and how long the compiler takes when nothing is in its cache.
+"""How fast traces are replayed, and how long compilation takes with an empty cache.
 
-The published trace where it is at hand ($DOVETAIL_DATA, or ../shared/data beside the clone), else a generated one of
-the same size.
+Uses the published trace if it is available ($DOVETAIL_DATA, or ../shared/data beside the clone), else a generated one
+of the same size.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def trace_and_order() -> tuple[Trace, Order]:
 
 
 def tiled(trace: Trace, times: int) -> Trace:
-    """The same cluster and the same jobs so many times."""
+    """The cluster and the jobs of the trace, repeated `times` times."""
     machines = [replace(m, name=f"{m.name}-{n}") for n in range(times) for m in trace.machines]
     jobs = [replace(job, name=f"{job.name}-{n}") for n in range(times) for job in trace.jobs]
     Random(SEED).shuffle(jobs)
@@ -53,12 +53,12 @@ def tiled(trace: Trace, times: int) -> Trace:
 
 
 def rate(trace: Trace, order: Order, policy: str, rounds: int = ROUNDS) -> float:
-    """Decisions per second: the best of several runs, as others use the machine too."""
+    """Decisions per second: the best of several runs, because other processes use the machine too."""
     return max(replay(trace, order, policy).decisions_per_second for _ in range(rounds))
 
 
 def cold_start(policy: str) -> float:
-    """Seconds for the first use of a policy by a new process with an empty cache."""
+    """Seconds for the first use of a policy in a new process with an empty cache."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"} | {"DOVETAIL_CACHE_DIR": folder}
         command = [sys.executable, "-c", COLD.format(policy=policy)]
@@ -66,7 +66,7 @@ def cold_start(policy: str) -> float:
 
 
 def measured_apart() -> dict[str, object]:
-    """`measure`, in a process of its own, like `dovetail replay`: what else was measured left a heap of a gigabyte."""
+    """Run `measure` in its own process, like `dovetail replay`: earlier measurements left a heap of a gigabyte."""
     ran = subprocess.Popen([sys.executable, "-m", "bench.replay"], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert ran.stdout is not None
     last = ""

@@ -1,6 +1,6 @@
-"""`make repro`: the experiments of the FGD paper replayed and held against its published curves.
+"""`make repro`: replays the experiments of the FGD paper and compares them with its published curves.
 
-Prints a table per policy and trace; the last line is JSON. Exit code 1 where something that must hold does not.
+Prints a table per policy and trace; the last line is JSON. Exit code 1 if a requirement does not hold.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main(folder: str) -> int:
 
 
 def policy_table(gaps: Sequence[Gap]) -> str:
-    """Points of all GPU capacity; the worst over all seeds and all 131 columns."""
+    """The gaps in points of all GPU capacity: the worst over all seeds and all 131 columns."""
     rows = []
     for policy in POLICIES.values():
         if policy == RANDOM:
@@ -63,14 +63,14 @@ def policy_table(gaps: Sequence[Gap]) -> str:
 
 
 def random_table(gaps: Sequence[Gap]) -> str:
-    """Points, of the means over seeds."""
+    """The gaps of the means over seeds, in points."""
     ends, fulls = random_gaps(gaps, END), random_gaps(gaps, FULL)
     rows = [(RANDOM, trace, f"{fulls[trace]:+.4f}", f"{ends[trace]:+.4f}") for trace in ends]
     return render(("POLICY", "TRACE", "MEAN AT 100 %", "MEAN END"), rows, right=(2, 3))
 
 
 def snug_table(found: ReproFindings, gains: dict[str, dict[str, dict[str, object]]]) -> str:
-    """Mean gain over fgd in points, when 100 % had arrived and in the end."""
+    """The mean gain over fgd in points, when 100 % had arrived and at the end."""
     columns = [(how, f"at_{at}") for how in gains for at in (FULL, END)]
     traces = list(dict.fromkeys(trace for trace, _ in found.fgd))
     rows = []

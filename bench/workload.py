@@ -1,4 +1,4 @@
-"""A cluster of mixed hardware, half full, and a stream of pods that come and go: the same for every measurement."""
+"""The cluster of mixed hardware, half full, and the stream of pods that all measurements use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HARDWARE = (
     ("NVIDIA H20-96GB", 97871, 192_000, 1024),
 )
 CARDS = 8
-IDLE = 0.3  # part of the cards
+IDLE = 0.3  # fraction of the cards
 SHARES = (1, 2, 3, 4, 6, 8, 10, 12)  # thousand MiB
 
 
@@ -50,7 +50,7 @@ def nodes(count: int) -> Iterator[Node]:
 
 
 def templates(kinds: int, profile: Profile, dice: Random) -> list[Pod]:
-    """`kinds` distinct requests; every fifth has a selector, a GPU type, a zone or NUMA binding."""
+    """Pods with `kinds` distinct requests; every fifth has a selector, a GPU type, a toleration or NUMA binding."""
     made = []
     for n in range(kinds):
         whole = n % 10 == 3
@@ -90,7 +90,7 @@ def templates(kinds: int, profile: Profile, dice: Random) -> list[Pod]:
 
 
 def half_full(count: int, made: list[Pod], mode: str, dice: Random) -> tuple[Scheduler, list[str]]:
-    """A cluster with some cards idle and the others well filled, half full in all, and the uids of the pods there."""
+    """A half-full cluster (some cards idle, the others well filled), and the uids of its pods."""
     scheduler = Scheduler(mode=mode, cache=True)
     small = [pod for pod in made if pod.containers[0].asks[0].memory_percent is None]
     running: list[str] = []

@@ -1,1 +1,1 @@
-"""What developing dovetail takes and dovetail itself does not: nothing in here is installed with it."""
+"""Tools for developing dovetail. They are not installed with it."""

@@ -1,8 +1,8 @@
 """`python -m tools.audit [FOLDER]`: known vulnerabilities of the pinned packages.
 
-FOLDER holds advisories in OSV's format (JSON or YAML), such as a clone of PyPA's advisory-database: nothing is sent
-anywhere. Without FOLDER, pip-audit asks its service, where it is installed. Exit codes: 0 nothing is known, 1 something
-is, 3 there is no database to ask: that is no good news.
+FOLDER holds advisories in OSV's format (JSON or YAML), such as a clone of PyPA's advisory-database; then nothing is
+sent anywhere. Without FOLDER, pip-audit asks its service, if it is installed. Exit codes: 0 no vulnerability is known,
+1 at least one is known, 3 there is no database, so nothing was checked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class NoDatabase(Exception):
-    """Nobody could be asked."""
+    """There is no database of advisories, or it cannot be reached."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,12 +42,12 @@ class Finding:
 
 
 def pins() -> dict[str, str]:
-    """Name -> version of everything that the image and its build install."""
+    """Name -> version of every package that the image and its build install."""
     return dict(pin for name in FILES for pin in _PIN.findall((ROOT / name).read_text(encoding="utf-8")))
 
 
 def from_folder(folder: Path, pinned: dict[str, str]) -> tuple[list[Finding], int]:
-    """What the advisories of a folder say about these packages, and how many advisories there are."""
+    """The findings of the advisories in a folder for these packages, and the number of advisories."""
     found: set[Finding] = set()
     count = 0
     for advisory in _advisories(folder):
@@ -79,7 +79,7 @@ def _advisories(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _affects(affected: dict[str, Any], version: str) -> bool:
-    """By OSV's rules (ossf.github.io/osv-schema, "Evaluation"): versions that are listed, or within a range."""
+    """True if the version is listed or within a range, by OSV's rules (ossf.github.io/osv-schema, "Evaluation")."""
     if version in (affected.get("versions") or ()):
         return True
     ranges = (one for one in affected.get("ranges") or () if one.get("type") == "ECOSYSTEM")
@@ -106,7 +106,7 @@ def _version(text: object) -> Version:
 
 
 def from_pip_audit() -> list[Finding]:
-    """What pip-audit's service knows; raises NoDatabase where it is not installed or cannot reach the service."""
+    """The findings of pip-audit's service. Raises NoDatabase if it is not installed or cannot reach the service."""
     found = []
     for name in FILES:
         command = [sys.executable, "-m", "pip_audit", "--disable-pip", "--require-hashes", "--format", "json"]

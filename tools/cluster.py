@@ -27,9 +27,9 @@ ROOT = Path(__file__).parent.parent
 DEMO_NODES = ROOT / "examples" / "demo" / "cluster.yaml"
 DOVETAIL = Path(sys.executable).parent / "dovetail"
 SCHEDULER_NAMES = ("dovetail", "default-scheduler")  # the cluster has no other scheduler
-START_SECONDS = 1.0  # until a bound pod runs: a person sees it start
+START_SECONDS = 1.0  # from bound to Running, so that users can see pods start
 READY_SECONDS = 120.0  # until Dovetail is ready
-# With the controller that deletes pods of deleted nodes: people delete nodes to see what happens.
+# Includes the controller that deletes pods of deleted nodes: users delete nodes to see what happens.
 RUN_CONTROLLERS = f"{CONTROLLERS} pod-garbage-collector"
 TO_TRY = (
     ("kubectl apply -f examples/demo", "16 pods by four strategies"),
@@ -44,7 +44,7 @@ COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager")
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the command line asks for. No `nodes` and no `gpus`: the two nodes of examples/demo."""
+    """The options of the command line. Without `nodes` and `gpus`: the two nodes of examples/demo."""
 
     nodes: int | None = None
     gpus: int | None = None  # of each node
@@ -84,7 +84,7 @@ def read_arguments(arguments: Sequence[str] | None = None) -> Wanted:
 
 
 def generated_nodes(count: int, gpus: int) -> list[Object]:
-    """`gpu-1`, `gpu-2` …, in two zones, with cards of 15,360 MiB as HAMi registers them."""
+    """Nodes `gpu-1`, `gpu-2` …, in two zones, with cards of 15,360 MiB in HAMi's register."""
     names = [f"gpu-{number}" for number in range(1, count + 1)]
     zones = [f"zone-{'ab'[number % 2]}" for number in range(count)]
     labels = [{"topology.kubernetes.io/zone": zone, "gpu": "on" if gpus else "off"} for zone in zones]
@@ -92,7 +92,7 @@ def generated_nodes(count: int, gpus: int) -> list[Object]:
 
 
 def make_nodes(plane: ControlPlane, wanted: Wanted) -> None:
-    """By `kubectl apply`, so that applying examples/demo as a whole changes nothing about its nodes."""
+    """Create the nodes with `kubectl apply`, so that applying all of examples/demo later does not change its nodes."""
     if wanted.has_demo_nodes:
         plane.kubectl("apply", "-f", str(DEMO_NODES))
         return
@@ -101,7 +101,7 @@ def make_nodes(plane: ControlPlane, wanted: Wanted) -> None:
 
 
 def replicas(plane: ControlPlane, wanted: Wanted, logs: Path) -> list[Replica]:
-    """`dovetail scheduler` with the rights that are shipped."""
+    """The processes of `dovetail scheduler`, with the rights of the shipped manifests."""
     grant_dovetail(plane.client())
     command: list[str | Path] = [DOVETAIL, "scheduler", "--kubeconfig", plane.kubeconfig("dovetail")]
     command += ["--config", wanted.config] if wanted.config else []
@@ -111,7 +111,7 @@ def replicas(plane: ControlPlane, wanted: Wanted, logs: Path) -> list[Replica]:
 
 
 def look_after(plane: ControlPlane, schedulers: Sequence[Replica]) -> None:
-    """One round: start schedulers again that have ended; raise where the control plane has."""
+    """Restart schedulers that have ended; raise Failed if a component of the control plane has ended."""
     for process in map(plane.process, COMPONENTS):
         if not process.running():
             raise Failed(f"{process.name} has ended; its log is {process.log}; it said last:\n{process.last_words()}")
@@ -134,7 +134,10 @@ def wait_until_ready(plane: ControlPlane, schedulers: Sequence[Replica]) -> None
 
 
 def to_try(has_demo_nodes: bool, cards: int) -> Sequence[tuple[str, str]]:
-    """Five commands and what they show. Generated nodes stand alone: applying examples/demo would add its nodes."""
+    """Five commands and what they show.
+
+    Generated nodes get other commands, because applying all of examples/demo would add its nodes.
+    """
     if has_demo_nodes:
         return TO_TRY
     one = ("kubectl apply -f examples/demo/demo-a.yaml", "four pods, packed")
@@ -143,7 +146,7 @@ def to_try(has_demo_nodes: bool, cards: int) -> Sequence[tuple[str, str]]:
 
 
 def describe(plane: ControlPlane, schedulers: Sequence[Replica], home: Home, has_demo_nodes: bool) -> str:
-    """What there is, and what to try first."""
+    """A text that describes the cluster and what to try first."""
     nodes = plane.client().list("Node")
     cards = sum(len(json.loads(node["metadata"]["annotations"].get(objects.REGISTER, "[]"))) for node in nodes)
     version = plane.client().ask("GET", "/version")["gitVersion"]
@@ -200,7 +203,8 @@ def interrupt(*_: object) -> None:
 
 def main() -> None:
     wanted = read_arguments()
-    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT is ignored in what a script puts into the background
+    # SIGINT is ignored in processes that a script starts in the background
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
     home = Home(wanted.home, datetime.now())
     try:

@@ -27,20 +27,20 @@ from tools.controlplane.process import Failed, Process
 from tools.controlplane.recipes import E2E
 
 SPECS = Path(__file__).parent / "e2e" / "specs.txt"
-PREEMPTION = "preemption: "  # how the line of a spec begins that Dovetail cannot hold before it evicts pods
+PREEMPTION = "preemption: "  # prefix of specs that Dovetail cannot pass until it evicts pods
 SCHEDULERS = ("kube-scheduler", "dovetail")
 ZONES = ("a", "b", "b", "b")
 MORE_CONTROLLERS = (
     "serviceaccount root-ca-certificate-publisher replicationcontroller endpoints endpointslice ttl-after-finished "
     "pod-garbage-collector persistentvolume-binder persistentvolumeclaim-protection"
 )
-SECONDS = 2 * 3600.0  # of one part; specs have their own, shorter limits
+SECONDS = 2 * 3600.0  # for one part; specs have their own, shorter limits
 
-Results = dict[str, bool]  # spec -> whether it held
+Results = dict[str, bool]  # spec -> whether it passed
 
 
 def listed() -> tuple[list[str], frozenset[str]]:
-    """The specs, and those among them that need preemption."""
+    """The specs, and those of them that need preemption."""
     lines = [line.strip() for line in SPECS.read_text(encoding="utf-8").splitlines()]
     lines = [line for line in lines if line and not line.startswith("#")]
     return [line.removeprefix(PREEMPTION) for line in lines], frozenset(
@@ -49,9 +49,9 @@ def listed() -> tuple[list[str], frozenset[str]]:
 
 
 def parts_of(specs: Sequence[str]) -> list[list[list[str]]]:
-    """What runs one after another; within that, what runs side by side.
+    """The parts that run one after another; each is a list of groups that run in parallel.
 
-    sig-apps by what a spec is about; those of sig-scheduling fill nodes and taint them: each must be alone.
+    sig-apps specs are grouped by their subject. sig-scheduling specs fill and taint nodes, so each must run alone.
     """
     about: dict[str, list[str]] = {}
     for spec in specs:
@@ -119,7 +119,7 @@ def start(program: Path, plane: ControlPlane, specs: Sequence[str], report: Path
         "kubeconfig": plane.kubeconfig(),
         "provider": "skeleton",
         "ginkgo.focus": f"(?:{names})$",
-        "ginkgo.seed": "1",  # the same order for both
+        "ginkgo.seed": "1",  # the same order for both schedulers
         "ginkgo.timeout": f"{SECONDS:.0f}s",
         "ginkgo.no-color": "true",
         "report-dir": report,
@@ -140,7 +140,7 @@ def wait(process: Process) -> None:
 
 
 def results(report: Path) -> Results:
-    """What JUnit's file says of the specs that ran."""
+    """The results of the specs that ran, from the JUnit files."""
     found: Results = {}
     for path in report.glob("junit*.xml"):
         for case in ET.parse(path).iter("testcase"):
@@ -151,7 +151,7 @@ def results(report: Path) -> Results:
 
 
 def table(specs: Sequence[str], found: Mapping[str, Results], preemption: frozenset[str]) -> str:
-    """Markdown: a row per spec of sig-scheduling, and sums."""
+    """A Markdown table: a row per spec of sig-scheduling or that fails, and sums."""
     lines = [f"| spec | {' | '.join(found)} |", f"|---|{'---|' * len(found)}"]
 
     def word(scheduler: str, spec: str) -> str:

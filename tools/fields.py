@@ -22,18 +22,18 @@ KINDS = (
     *("ReplicationController", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob"),
     *("PriorityClass", "RuntimeClass", "PodGroup", "StorageClass", "CSIDriver", "CSINode", "CSIStorageCapacity"),
 )
-NOT_FOLLOWED = {"managedFields"}  # what only the API server writes
+NOT_FOLLOWED = {"managedFields"}  # fields that only the API server writes
 _VERSION = re.compile(r"^\s*k8s\.io/kubernetes (v\S+)", re.MULTILINE)
 
 Json = dict[str, Any]
 
 
 class NoSource(Exception):
-    """Go, or the module in its cache, is not there."""
+    """Go, or the module in its cache, is missing."""
 
 
 def source() -> tuple[str, Path]:
-    """(version, OpenAPI document) of the pinned module. Raises NoSource."""
+    """Version and OpenAPI document of the pinned module. Raises NoSource."""
     found = _VERSION.search((ROOT / "tools" / "kubernetes" / "go.mod").read_text(encoding="utf-8"))
     if found is None:
         raise NoSource("tools/kubernetes/go.mod names no version of k8s.io/kubernetes")
@@ -48,7 +48,10 @@ def source() -> tuple[str, Path]:
 
 
 def table(version: str, definitions: Json) -> Json:
-    """kinds: "apiVersion kind" -> type; types: type -> field -> type of what it holds ("" = not an object of ours)."""
+    """The table of kinds and types.
+
+    kinds: "apiVersion kind" -> type. types: type -> field -> type of its value ("" = not followed).
+    """
     kinds, builtin = {}, set()
     for name, definition in definitions.items():
         for row in definition.get("x-kubernetes-group-version-kind", ()):
@@ -78,7 +81,10 @@ def table(version: str, definitions: Json) -> Json:
 
 
 def _fields(name: str, definitions: Json) -> dict[str, str]:
-    """field -> type it holds, alone or in a list. Status is followed for nodes alone: only there do people write it."""
+    """field -> type of its value, alone or in a list.
+
+    Status is followed for nodes only: users write it only there.
+    """
     fields = {}
     for field, schema in definitions[name].get("properties", {}).items():
         held = _held(schema)
@@ -96,7 +102,7 @@ def _held(schema: Json) -> str:
 
 
 def _short(types: dict[str, dict[str, str]]) -> dict[str, str]:
-    """`io.k8s.api.core.v1.Pod` → `Pod`; where two types share that, the group and version stay."""
+    """type -> short name: `io.k8s.api.core.v1.Pod` → `Pod`. If two types would share it, group and version stay."""
     last: dict[str, list[str]] = {}
     for name in types:
         last.setdefault(name.rpartition(".")[2], []).append(name)
@@ -108,7 +114,7 @@ def _short(types: dict[str, dict[str, str]]) -> dict[str, str]:
 
 
 def written(made: Json) -> str:
-    """One line a type, so that a change of version is readable as a difference."""
+    """The table as text, one line per type, so that the diff of a new version is readable."""
     parts = []
     for key, value in made.items():
         if isinstance(value, dict):
@@ -120,14 +126,14 @@ def written(made: Json) -> str:
 
 
 def _row(row: str | dict[str, str]) -> str:
-    """A type's fields as one text: "containers=Container nodeName …"."""
+    """The fields of a type as one text: "containers=Container nodeName …"."""
     if isinstance(row, str):
         return json.dumps(row)
     return json.dumps(" ".join(f"{field}={held}" if held else field for field, held in row.items()))
 
 
 def made() -> str:
-    """The file as it should be. Raises NoSource."""
+    """The expected content of the file. Raises NoSource."""
     version, path = source()
     return written(table(version, json.loads(path.read_text(encoding="utf-8"))["definitions"]))
 

@@ -1,4 +1,4 @@
-"""The folder of `make cluster`: the kubeconfig and the logs, which stay when the cluster ends."""
+"""The folder of `make cluster`: the kubeconfig and the logs. The logs stay when the cluster ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 from datetime import datetime
 from pathlib import Path
 
-KEPT = 5  # folders of logs, the newest
+KEPT = 5  # the newest folders of logs
 
 
 class InUse(Exception):
@@ -16,7 +16,7 @@ class InUse(Exception):
 
 
 class Home:
-    """`with Home(path, now) as home:` while the cluster runs; a lock keeps others out."""
+    """Use it as `with Home(path, now) as home:` while the cluster runs. A lock keeps other processes out."""
 
     def __init__(self, path: Path, now: datetime) -> None:
         self.path = path.resolve()

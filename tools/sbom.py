@@ -1,7 +1,7 @@
-"""`python -m tools.sbom [FOLDER]`: what the image holds beside Python: a CycloneDX 1.6 document and a list of licences.
+"""`python -m tools.sbom [FOLDER]`: lists the image's packages: a CycloneDX 1.6 document and a list of licences.
 
-Components are the pins of deploy/requirements-live.txt; licences and dependencies are what the installed packages of
-these versions say about themselves. The same pins give the same bytes.
+Components are the pins of deploy/requirements-live.txt. Licences and dependencies come from the metadata of the
+installed packages of these versions. The same pins give the same bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DOCUMENT, LICENCES = "dovetail.cdx.json", "licences.txt"
 _PIN = re.compile(r"^([a-z0-9-]+)==(\S+)", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 _EXPRESSION = re.compile(r"[A-Za-z0-9.+-]+( (AND|OR|WITH) \(?[A-Za-z0-9.+-]+\)?)*")
-_CLASSIFIERS = {  # of trove; only those that name one SPDX licence
+_CLASSIFIERS = {  # of trove; only those that name exactly one SPDX licence
     "Apache Software License": "Apache-2.0",
     "MIT License": "MIT",
     "Python Software Foundation License": "PSF-2.0",
@@ -33,7 +33,7 @@ _CLASSIFIERS = {  # of trove; only those that name one SPDX licence
 
 
 class CannotList(Exception):
-    """What is installed is not what is pinned."""
+    """The installed packages are not the pinned ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Component:
 
     name: str
     version: str
-    licence: str  # an SPDX expression or the package's own words; "" = it says nothing
+    licence: str  # an SPDX expression or the package's own text; "" = not stated
     needs: tuple[str, ...]  # names of pinned packages
     licence_files: tuple[str, ...]
 
@@ -52,7 +52,7 @@ class Component:
 
 
 def components(pins: str) -> list[Component]:
-    """The pinned packages, by name. Raises CannotList where another version, or none, is installed here."""
+    """The pinned packages, by name. Raises CannotList if another version, or none, is installed here."""
     pinned = dict(_PIN.findall(pins))
     found = []
     for name, version in sorted(pinned.items()):
@@ -67,7 +67,7 @@ def components(pins: str) -> list[Component]:
 
 
 def licence_of(metadata: Any) -> str:
-    """PEP 639's expression; else what the classifiers say; else the first line of the free text."""
+    """The licence: PEP 639's expression, else the classifiers, else the first line of the free text."""
     said: Message = metadata
     if expression := said.get("License-Expression"):
         return str(expression)
@@ -95,7 +95,7 @@ def _files(package: Distribution) -> tuple[str, ...]:
 
 
 def document(found: list[Component]) -> dict[str, Any]:
-    """CycloneDX 1.6. The serial number is drawn from the content, and there is no time of making."""
+    """The CycloneDX 1.6 document. The serial number is a hash of the content, and there is no timestamp."""
     own = f"pkg:pypi/dovetail@{__version__}"
     direct = [part.ref for part in found if part.name in declared()]
     body: dict[str, Any] = {
@@ -122,7 +122,7 @@ def document(found: list[Component]) -> dict[str, Any]:
 
 
 def declared() -> set[str]:
-    """Names of what pyproject.toml asks for itself, for the live scheduler."""
+    """Names of the packages that pyproject.toml itself requires for the live scheduler."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["live"]]
     return {match[0].lower() for requirement in wanted if (match := _NAME.match(requirement))}
@@ -143,7 +143,7 @@ def _component(part: Component) -> dict[str, Any]:
 
 
 def licences(found: list[Component]) -> str:
-    """A line per package: name, version, licence, and the files in the image that hold its text."""
+    """A line per package: name, version, licence, and the files in the image with its text."""
     own = (f"dovetail {__version__}", "Apache-2.0", "LICENSE")
     rows = [own, *((f"{p.name} {p.version}", p.licence or "not stated", ", ".join(p.licence_files)) for p in found)]
     widths = [max(len(row[at]) for row in rows) for at in (0, 1)]

@@ -1,4 +1,4 @@
-"""Keeps `dovetail scheduler` processes running: one that ends is started again, after a pause that grows."""
+"""Keeps `dovetail scheduler` processes running: restarts one that ends, after a pause that grows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from tools.controlplane.process import Failed, Process, free_ports
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds between the end of a run and the start of the next
-LONG_RUN = 60.0  # seconds; a run that lasted so long makes the next pause a short one
-WRONG_CONFIGURATION = 2  # exit code of `dovetail scheduler`: another start would end alike
+LONG_RUN = 60.0  # seconds; after a run of at least this length, the next pause is short
+WRONG_CONFIGURATION = 2  # exit code of `dovetail scheduler`: another start would end the same way
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class Replica:
         self._command = [*command, "--identity", name, "--listen", f"127.0.0.1:{self.port}"]
         self._process: Process | None = None
         self._started = self._due = 0.0
-        self._failures = 0  # runs in a row that were short
+        self._failures = 0  # number of short runs in a row
 
     @property
     def log(self) -> Path:
-        """Of the present or the last run."""
+        """The log of the current or the last run."""
         return self._logs / f"{self.name}.{self.runs}.log"
 
     @property
@@ -59,7 +59,7 @@ class Replica:
         (self._logs.parent / f"{self.name}.pid").write_text(f"{self._process.pid}\n", encoding="utf-8")
 
     def look(self) -> Ending | None:
-        """Start the next run when it is due; the ending of a run, once."""
+        """Start the next run when it is due. Returns the ending of a run, once."""
         process = self._process
         if process is None:
             if self._clock() >= self._due:

@@ -1,6 +1,6 @@
-"""The configuration file: which policies by default, with which arguments, and HAMi's device configuration.
+"""The configuration file: default policies and their arguments, profiles of schedulers, HAMi's device configuration.
 
-Strict: a key that we do not know is an error that names the key and the file, never silence.
+It is strict: an unknown key is an error that names the key and the file.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ LARGEST_FILE = 1 << 20
 
 
 class ConfigError(Exception):
-    """The file cannot be used; the text names the file and the key."""
+    """The file cannot be used; the message names the file and the key."""
 
 
 class PreferenceWeights(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """As the model's, whose defaults hold."""
+    """Weights of preferences, with the defaults of the model."""
 
     taints: int = PREFERENCE_WEIGHTS.taints
     node_affinity: int = PREFERENCE_WEIGHTS.node_affinity
@@ -34,7 +34,7 @@ class PreferenceWeights(msgspec.Struct, frozen=True, rename="camel", forbid_unkn
 
 
 class CpuProfile(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """How pods that ask for no device are placed."""
+    """How pods without devices are placed."""
 
     node_policy: str = CPU_PROFILE.node
     preference_weights: PreferenceWeights = PreferenceWeights()
@@ -43,24 +43,25 @@ class CpuProfile(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fie
 
 
 class SchedulerProfile(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """How pods of one schedulerName are placed, where they say nothing themselves."""
+    """How pods of one schedulerName are placed, if they state no policy themselves."""
 
     node_policy: str | None = None
     gpu_policy: str | None = None
     preference_weights: PreferenceWeights = PreferenceWeights()
-    policy_weight: int = 0  # 0: preferences first, the policy decides among the best; else the policy is one of them
-    default_spread: bool = False  # pods of one Service or controller apart, as kube-scheduler does by default
+    # 0: preferences first, and the policy decides among the best nodes; else the policy is one of the preferences
+    policy_weight: int = 0
+    default_spread: bool = False  # spread the pods of one Service or controller, as kube-scheduler does by default
     without_devices: CpuProfile | None = None  # None: that of the whole configuration
 
 
 class Gangs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Pods that name a PodGroup."""
 
-    unknown_group: Literal["wait", "alone"] | None = None  # where it is not known; None: wait
+    unknown_group: Literal["wait", "alone"] | None = None  # for a PodGroup that is not known; None: wait
 
 
 class Config(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, kw_only=True):
-    """What the file may say. Everything but its type has a default."""
+    """The content of the file. Everything except apiVersion and kind has a default."""
 
     api_version: str
     kind: str
@@ -78,7 +79,7 @@ DEFAULT = Config(api_version=API_VERSION, kind=KIND)
 
 
 def load(path: Path) -> Config:
-    """Reads and checks the file; `device_config` comes back as a path that can be opened from anywhere."""
+    """Read and check the file. `device_config` is resolved against the file's folder."""
     config = _convert(path, _parse(path))
     if config.api_version != API_VERSION:
         raise ConfigError(f"{path}: apiVersion is {config.api_version!r}, expected {API_VERSION!r}")

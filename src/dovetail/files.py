@@ -1,6 +1,6 @@
-"""How files that other people wrote are opened: regular files only, never waiting, and no more bytes than a limit.
+"""Opens files from users: regular files only, without blocking, and with a limit on their size.
 
-Stands outside the layers, beside `kernel_cache.py`. Errors are OSErrors whose `strerror` says what to do.
+It is outside the layers, beside `kernel_cache.py`. Errors are OSErrors whose `strerror` says what is wrong.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import IO, BinaryIO
 
 LIMIT_VARIABLE = "DOVETAIL_MAX_FILE_SIZE"
 GIB = 2**30
-MAX_TRACE_BYTES = 4 * GIB  # text of a trace, unpacked; it is read line by line, so this bounds time, not memory
-MAX_MANIFEST_BYTES = GIB  # a file of manifests; its objects take five to twenty-five times as much memory
+MAX_TRACE_BYTES = 4 * GIB  # unpacked text of a trace; it is read line by line, so this limits time, not memory
+MAX_MANIFEST_BYTES = GIB  # a file of manifests; its objects take 5 to 25 times as much memory
 PORTION_BYTES = 2**20
-MAX_SETTINGS_BYTES = 16 * 2**20  # a kubeconfig with certificates in it, HAMi's device configuration
+MAX_SETTINGS_BYTES = 16 * 2**20  # of a kubeconfig with certificates, or HAMi's device configuration
 
 _SIZE = re.compile(r"([0-9]{1,15})(Ki|Mi|Gi|Ti)?", re.ASCII)
 _UNITS = {None: 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
@@ -47,14 +47,14 @@ class TooLarge(OSError):
 
 
 class BadLimit(OSError):
-    """What the environment says about the limit is no size."""
+    """The environment variable for the limit is not a size."""
 
     def __init__(self, text: str) -> None:
         super().__init__(0, f"{LIMIT_VARIABLE} is {text[:40]!r}; write bytes, such as 8589934592 or 8Gi")
 
 
 def max_bytes(default: int) -> int:
-    """The limit in bytes: `DOVETAIL_MAX_FILE_SIZE` where it is set, else `default`."""
+    """The limit in bytes: `DOVETAIL_MAX_FILE_SIZE` if it is set, else `default`."""
     given = os.environ.get(LIMIT_VARIABLE)
     if not given:
         return default
@@ -65,7 +65,7 @@ def max_bytes(default: int) -> int:
 
 
 def size_in_words(size: int) -> str:
-    """`8Gi` where it is a whole number of a unit, else the bytes."""
+    """`8Gi` for a whole number of a unit, else the number of bytes."""
     unit = next((unit for unit in ("Ti", "Gi", "Mi", "Ki") if not size % _UNITS[unit]), None)
     return f"{size // _UNITS[unit]}{unit or ''}"
 
@@ -73,16 +73,16 @@ def size_in_words(size: int) -> str:
 def open_input(path: str | Path) -> BinaryIO:
     """Open a regular file for reading; raise OSError at once for anything else.
 
-    Descriptors that the caller opened for us (`/dev/stdin`, `/dev/fd/63` of a process substitution) may be pipes: they
-    end when their writer ends. A FIFO by another name may have no writer at all, and opening it would wait for one.
+    Descriptors that the caller opened (`/dev/stdin`, `/dev/fd/63` of a process substitution) may be pipes: they end
+    when their writer ends. A FIFO with another name may have no writer, and opening it would block.
     """
     inherited = _INHERITED.fullmatch(os.fspath(path)) is not None
     if not inherited:
-        _check(os.stat(path).st_mode)  # before opening: to open a device can start it
+        _check(os.stat(path).st_mode)  # before opening: opening a device can start it
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
     try:
         if not inherited:
-            _check(os.fstat(descriptor).st_mode)  # it may have been replaced meanwhile
+            _check(os.fstat(descriptor).st_mode)  # the file may have been replaced in between
         elif hasattr(os, "set_blocking"):
             os.set_blocking(descriptor, True)
         return os.fdopen(descriptor, "rb")
@@ -99,15 +99,15 @@ def _check(mode: int) -> None:
 
 
 def read_input(path: str | Path, limit: int) -> bytes:
-    """All bytes of a file; raises TooLarge beyond the limit, having read no more than that."""
+    """All bytes of a file. Raises TooLarge beyond the limit."""
     with open_input(path) as file:
         return bytes(read_at_most(file, limit))
 
 
 def read_at_most(file: IO[bytes], limit: int) -> bytearray:
-    """All bytes of a stream; raises TooLarge beyond the limit, having read little more than that.
+    """All bytes of a stream. Raises TooLarge after reading little more than the limit.
 
-    In portions: `read(limit)` would take the memory of the whole limit first.
+    It reads in portions: `read(limit)` would allocate the whole limit first.
     """
     data = bytearray()
     while portion := file.read(PORTION_BYTES):

@@ -1,11 +1,11 @@
 """Where compiled kernels are kept between runs.
 
-numba notices an edit only in the file of the function it compiles, not in the helpers it inlines, so the folder is
-named by a hash of every source that may end up in a kernel. Call `prepare` before numba is imported.
+numba notices a change only in the file of the function that it compiles, not in the helpers that it inlines. So the
+folder's name is a hash of every source that may become part of a kernel. Call `prepare` before numba is imported.
 
-An image may bring kernels along in a read-only folder (`DOVETAIL_KERNELS`). numba insists on a folder it
-can write to, so they are copied. numba also keeps code apart by the name and features of the processor it was made
-for: such an image sets `NUMBA_CPU_NAME=generic` when it is built and when it runs, or nothing in the folder is found.
+An image may contain kernels in a read-only folder (`DOVETAIL_KERNELS`). numba needs a folder that it can write to, so
+they are copied. numba also separates code by the name and features of the processor. So such an image sets
+`NUMBA_CPU_NAME=generic` when it is built and when it runs; otherwise numba finds none of its kernels.
 
 Kernels are pickles: folders that another user may write to are not used (own_folder.py).
 """
@@ -31,8 +31,10 @@ FORGET_AFTER_DAYS = 30
 
 
 def prepare() -> bool:
-    """Point numba at our folder; False where there is no place to write, or where others may write to it, too, and
-    kernels are compiled anew each time."""
+    """Set numba's cache to our folder. True if kernels are kept between runs.
+
+    False if the folder cannot be written, or if other users may write to it: then kernels are compiled each time.
+    """
     given = os.environ.get("NUMBA_CACHE_DIR")
     if given is not None:
         if own_folder.may_write_to(Path(given)):
@@ -56,8 +58,10 @@ def prepare() -> bool:
 
 
 def prepare_for_now() -> bool:
-    """As `prepare`; where our folder cannot be written to, one that is deleted at the end. Without either, numba would
-    write beside the sources, and not notice when they change."""
+    """Like `prepare`; if our folder cannot be used, take a temporary one that is deleted at the end.
+
+    Without either, numba would write beside the sources, and would not notice when they change.
+    """
     if prepare():
         return True
     try:
@@ -74,8 +78,11 @@ def prepare_for_now() -> bool:
 
 
 def _take_along(folder: Path) -> None:
-    """Copy the kernels that came with the image. Each file appears whole, an index after what it speaks of (`.nbc`
-    before `.nbi`), as another process may be reading."""
+    """Copy the kernels of the image.
+
+    Another process may read at the same time. So each file appears complete, and an index (`.nbi`) after the code that
+    it refers to (`.nbc`).
+    """
     given = os.environ.get("DOVETAIL_KERNELS")
     shipped = Path(given) / f"kernels-{fingerprint()}" if given else None
     if shipped is None or shipped == folder or not shipped.is_dir() or not own_folder.may_read_from(shipped):
@@ -90,12 +97,12 @@ def _take_along(folder: Path) -> None:
 
 
 def is_warm(kernel: str) -> bool:
-    """True where an earlier run left this kernel behind."""
+    """True if an earlier run compiled this kernel."""
     return _mark(kernel).exists()
 
 
 def remember(kernel: str) -> None:
-    """For the next run: this kernel need not be compiled."""
+    """Record for the next run that this kernel is compiled."""
     with suppress(OSError):
         _mark(kernel).touch()
 
@@ -115,7 +122,7 @@ def home() -> Path:
 
 @cache
 def fingerprint() -> str:
-    """Changes with any source a kernel is made of, with numba and with Python."""
+    """A hash that changes with any source of a kernel, with numba and with Python."""
     digest = hashlib.sha256(f"{_numba()} {platform.python_version()} {platform.machine()}".encode())
     package = Path(__file__).parent
     for folder in SOURCES:
@@ -125,7 +132,7 @@ def fingerprint() -> str:
 
 
 def _numba() -> str:
-    """numba's version. Without numba everything is interpreted, and the folder stays empty."""
+    """numba's version. Without numba, all kernels are interpreted and the folder stays empty."""
     try:
         return version("numba")
     except PackageNotFoundError:
@@ -133,7 +140,7 @@ def _numba() -> str:
 
 
 def forget_old(current: Path) -> None:
-    """Kernels of versions nobody ran for a month."""
+    """Remove the kernels of versions that were not used for FORGET_AFTER_DAYS."""
     limit = time.time() - FORGET_AFTER_DAYS * 86_400
     for folder in current.parent.glob("kernels-*"):
         if folder != current and folder.stat().st_mtime < limit:

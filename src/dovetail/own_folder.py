@@ -1,6 +1,6 @@
-"""Whether a folder of cached files is ours alone: compiled kernels are pickles, and to load one is to run its code.
+"""Checks that no other user can write to a cache folder: loading a compiled kernel, a pickle, runs its code.
 
-Stands outside the layers, beside `kernel_cache.py`.
+It is outside the layers, beside `kernel_cache.py`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _told: set[str] = set()
 
 
 def why_not_ours(folder: Path) -> str:
-    """Why another user may change what is in the folder, or ""; it need not exist yet.
+    """The reason why another user may change files in the folder, or "". The folder need not exist yet.
 
-    The folder and all folders above it must belong to this user or to root, and be writable by nobody else; above it,
-    the sticky bit (as of /tmp) will do. A volume that only this pod mounts is not looked at: kubelet gives an emptyDir
-    to root with mode 0777, and PRIVATE_VARIABLE names it.
+    The folder and all folders above it must belong to this user or to root. Other users must not be able to write to
+    them. For the folders above, the sticky bit (as of /tmp) is enough. A volume that only this pod mounts is not
+    checked: kubelet gives an emptyDir to root with mode 0777. PRIVATE_VARIABLE names such volumes.
     """
     if not hasattr(os, "geteuid"):
         return ""
@@ -46,8 +46,10 @@ def why_not_ours(folder: Path) -> str:
 
 
 def use(folder: Path) -> Path | None:
-    """Make a folder that nothing but our cached files is in, closed to others; its real path, or None where it is not
-    ours alone. Raises OSError where it cannot be made. `notices` says why a folder is not used.
+    """Make a folder for cached files only, closed to other users.
+
+    Returns its real path, or None if other users may write to it; `notices` says why. Raises OSError if it cannot be
+    made.
     """
     if _refuse(folder, why_not_ours(folder)):
         return None
@@ -56,7 +58,7 @@ def use(folder: Path) -> Path | None:
         if not path.exists():
             with suppress(FileExistsError):
                 path.mkdir(mode=0o700)
-    # Again: where a folder above is sticky, another user may have been faster.
+    # Check again: if a folder above is sticky, another user may have made this folder in between.
     if Path(os.path.realpath(folder)) != real or _refuse(folder, why_not_ours(real)):
         return None
     _close(real)
@@ -64,7 +66,7 @@ def use(folder: Path) -> Path | None:
 
 
 def _close(folder: Path) -> None:
-    """Close a folder of ours to others, and drop files in it that another user made or could change until now."""
+    """Close the folder to other users, and delete files in it that another user made or could have changed."""
     found = os.stat(folder)
     if not hasattr(os, "geteuid") or found.st_uid != os.geteuid():
         return
@@ -91,12 +93,12 @@ def _refuse(folder: Path, why: str) -> bool:
 
 
 def may_write_to(folder: Path) -> bool:
-    """Whether a folder that was named to numba is ours alone; it is left as it is."""
+    """True if no other user may write to this folder, which was given to numba. The folder is not changed."""
     return not _refuse(folder, why_not_ours(folder))
 
 
 def may_read_from(folder: Path) -> bool:
-    """Whether files that came with the installation may be loaded: the folder and what is in it are ours or root's."""
+    """True if files of the installation may be loaded: the folder and its files belong to this user or to root."""
     return not _refuse(folder, why_not_ours(folder) or _foreign_file(folder))
 
 
@@ -108,7 +110,7 @@ def _foreign_file(folder: Path) -> str:
 
 
 def notices() -> list[str]:
-    """One sentence for each folder that is not used, each given once."""
+    """One sentence for each folder that is not used; each is returned only once."""
     fresh = {folder: why for folder, why in _refused.items() if folder not in _told}
     _told.update(fresh)
     return [f"nothing is loaded from or kept in {folder}: {why}" for folder, why in fresh.items()]

@@ -1,4 +1,4 @@
-"""What the user `dovetail` may do: just what the shipped manifests allow, so that tests notice what these forget."""
+"""The rights of the user `dovetail`: exactly those of the shipped manifests, so that tests find missing rights."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from tools.controlplane.client import ApiError, Client, Object
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 ROLES = (DEPLOY / "rbac.yaml", DEPLOY / "optional" / "hami-lock.yaml")
-SHIPPED = (*ROLES, DEPLOY / "admission-policy.yaml")  # everything that concerns rights, as it is shipped
+SHIPPED = (*ROLES, DEPLOY / "admission-policy.yaml")  # all manifests about rights, as they are shipped
 USER = {"kind": "ServiceAccount", "name": "dovetail-scheduler", "namespace": "kube-system"}  # a subject of bindings
 
 
 def grant_dovetail(client: Client, *manifests: Path) -> None:
-    """Create what the manifests say (default: SHIPPED), as they are. The user `dovetail` is their ServiceAccount."""
+    """Create the objects of the manifests (default: SHIPPED), unchanged.
+
+    The user `dovetail` is their ServiceAccount.
+    """
     _create(client, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}})
     for manifest in manifests or SHIPPED:
         for item in yaml.safe_load_all(manifest.read_text(encoding="utf-8")):
@@ -27,5 +30,5 @@ def _create(client: Client, item: Object) -> None:
     try:
         client.create(item)
     except ApiError as error:
-        if error.status != 409:  # it is there already
+        if error.status != 409:  # it exists already
             raise

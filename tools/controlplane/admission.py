@@ -1,4 +1,4 @@
-"""What a kubelet adds up before it takes a pod in: CPU, memory and the number of pods."""
+"""The sums that a kubelet checks before it admits a pod: CPU, memory and the number of pods."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COUNTED = ("cpu", "memory")
 
 
 def lacking(node: Object, there: Iterable[Object], pod: Object) -> str | None:
-    """The resource of which the node has too little for one pod more; None: it fits."""
+    """The resource that the node lacks for one more pod; None if the pod fits."""
     pods = [*there, pod]
     has = node["status"].get("allocatable", {})
     taken = {name: sum(_request(one, name) for one in pods) for name in COUNTED} | {"pods": float(len(pods))}
@@ -19,7 +19,7 @@ def lacking(node: Object, there: Iterable[Object], pod: Object) -> str | None:
 
 
 def _request(pod: Object, name: str) -> float:
-    """Of containers that run together; init containers ask for no more here."""
+    """The request of the containers that run together. Init containers are ignored: they ask for no more here."""
     asked = [one.get("resources", {}).get("requests", {}) for one in pod["spec"]["containers"]]
     return sum(_amount(one[name]) for one in asked if name in one)
 

@@ -1,4 +1,4 @@
-"""Where the programs of a control plane are: in KUBEBUILDER_ASSETS if that is set, else in the cache of built ones."""
+"""Finds the programs of a control plane: in KUBEBUILDER_ASSETS if that is set, else in the cache of built programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEEDED = ("etcd", "kube-apiserver", "kubectl")
 
 
 class Missing(Exception):
-    """There is no such program, and this says how to get it."""
+    """A program is missing; the message says how to get it."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,18 @@ class Binaries:
 
 
 def series() -> str:
-    """The series of Kubernetes that is asked for, such as `1.36`."""
+    """The requested series of Kubernetes, such as `1.36`."""
     return os.environ.get(CHOICE) or NEWEST
 
 
 def find() -> Binaries:
-    """The programs as they are. Builds nothing: a build takes minutes, which no test should spend unasked."""
+    """The programs that exist. Builds nothing: a build takes minutes, and a test must not start one."""
     assets = os.environ.get(ASSETS)
     return _in_assets(Path(assets)) if assets else _in_cache()
 
 
 def recipes(asked: str) -> list[Recipe]:
-    """What a control plane of this series is built from."""
+    """The recipes for a control plane of this series."""
     return [kubernetes(asked), ETCD]
 
 

@@ -1,4 +1,4 @@
-"""Builds the programs of a recipe, once, into the user's cache. Two builds at a time wait for each other."""
+"""Builds the programs of a recipe, once, into the user's cache. Only one build of a recipe runs at a time."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pathlib import Path
 
 from tools.controlplane.recipes import FLAGS, Recipe, cache
 
-QUIET_SECONDS = 2.0  # what takes less says nothing while it runs
+QUIET_SECONDS = 2.0  # a shorter build prints no progress
 BETWEEN_LINES = 5.0  # seconds between two lines of progress
 
 
 class CannotBuild(Exception):
-    """Go is missing, too old, or said no."""
+    """Go is missing, too old, or failed."""
 
 
 def go_version(folder: Path) -> str:
-    """The Go that would build the module in `folder`, such as `go1.26.8`."""
+    """The Go version that would build the module in `folder`, such as `go1.26.8`."""
     go = shutil.which("go")
     if go is None:
         raise CannotBuild(
@@ -39,14 +39,14 @@ def go_version(folder: Path) -> str:
 
 
 def build(recipe: Recipe) -> Path:
-    """The folder with the recipe's programs, which are built if they are not there yet."""
+    """The folder with the recipe's programs. Builds them if they are missing."""
     version = go_version(recipe.folder)
     home = recipe.home(version)
     if home.is_dir():
         return home
     cache().mkdir(parents=True, exist_ok=True)
     with _lock(cache() / f".{recipe.name}.lock", f"{recipe.name} {recipe.version}"):
-        if not home.is_dir():  # the one we waited for may have been building just this
+        if not home.is_dir():  # the process that held the lock may have built the same programs
             _build_all(recipe, home, version)
     return home
 
@@ -58,7 +58,7 @@ def _build_all(recipe: Recipe, home: Path, version: str) -> None:
         made.mkdir()
         for program, package in recipe.programs:
             _build_one(recipe, package, made / program)
-        made.rename(home)  # all or nothing: whoever sees the folder sees every program in it
+        made.rename(home)  # atomic: a process that sees the folder sees every program in it
 
 
 def _build_one(recipe: Recipe, package: str, target: Path) -> None:
@@ -68,7 +68,7 @@ def _build_one(recipe: Recipe, package: str, target: Path) -> None:
     child = subprocess.Popen(
         command, cwd=recipe.folder, env=_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )
-    said: list[str] = []  # `go build -v` names each package as it is compiled
+    said: list[str] = []  # `go build -v` prints each package when it is compiled
     reader = threading.Thread(target=lambda: said.extend(child.stderr or ()), daemon=True)
     reader.start()
     try:
@@ -110,7 +110,11 @@ def _lock(path: Path, what: str) -> Iterator[None]:
 
 
 def _environment() -> dict[str, str]:
-    """No cgo: the programs run wherever they are copied to. The user's GOFLAGS might ask for a vendor folder."""
+    """The environment of `go`.
+
+    No cgo, so that the programs run wherever they are copied to. GOFLAGS is cleared: the user's flags might ask for a
+    vendor folder.
+    """
     return {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
 
 

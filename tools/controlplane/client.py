@@ -1,4 +1,4 @@
-"""A small synchronous client of the API server. It shares nothing with dovetail's own, which it checks."""
+"""A small synchronous client of the API server. It shares no code with dovetail's own client, which it checks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ KINDS: dict[str, tuple[str, str, bool]] = {
 
 
 class ApiError(Exception):
-    """The API server said no."""
+    """The API server refused the request."""
 
     def __init__(self, status: int, said: Any, request: str) -> None:
         message = said.get("message", said) if isinstance(said, dict) else said
@@ -73,15 +73,15 @@ class ApiError(Exception):
 
 @dataclass(frozen=True)
 class Access:
-    """What it takes to reach the API server as one user."""
+    """What is needed to reach the API server as one user."""
 
     port: int
     token: str | None  # None: anonymous
-    authority: Path  # the certificate that the server must show
+    authority: Path  # the server's certificate, which must match
 
 
 def path_of(kind: str, name: str = "", namespace: str | None = "default", part: str = "") -> str:
-    """`path_of("Pod", "a", part="status")`; namespace=None is all namespaces."""
+    """The path of an object or a list: `path_of("Pod", "a", part="status")`; namespace=None is all namespaces."""
     version, plural, in_namespace = KINDS[kind]
     root = f"/api/{version}" if "/" not in version else f"/apis/{version}"
     folder = f"/namespaces/{namespace}" if in_namespace and namespace is not None else ""
@@ -89,7 +89,7 @@ def path_of(kind: str, name: str = "", namespace: str | None = "default", part: 
 
 
 class Client:
-    """Verbs of the API. Any thread may use it: each has a connection of its own."""
+    """The verbs of the API. Safe for threads: each thread has its own connection."""
 
     def __init__(self, access: Access, timeout: float = 30.0) -> None:
         self.access = access
@@ -101,14 +101,14 @@ class Client:
     def request(
         self, verb: str, path: str, body: Any = None, content: str = "application/json", **query: Any
     ) -> tuple[int, Any]:
-        """The status and the decoded answer, whatever they are."""
+        """The status and the decoded response, whatever they are."""
         response = self._send(self._connection(), verb, path, body, content, query)
         text = response.read()
         is_json = "json" in response.headers.get("Content-Type", "")
         return response.status, json.loads(text) if is_json and text else text.decode(errors="replace")
 
     def ask(self, verb: str, path: str, body: Any = None, content: str = "application/json", **query: Any) -> Any:
-        """The answer; raises ApiError for a no."""
+        """The response. Raises ApiError for a status of 400 or more."""
         status, said = self.request(verb, path, body, content, **query)
         if status >= 400:
             raise ApiError(status, said, f"{verb} {path}")
@@ -123,7 +123,7 @@ class Client:
         return self._object(self.ask("GET", path_of(kind, name, namespace)))
 
     def find(self, kind: str, name: str, namespace: str = "default") -> Object | None:
-        """The object, or None if there is none."""
+        """The object, or None if it does not exist."""
         status, said = self.request("GET", path_of(kind, name, namespace))
         if status == 404:
             return None
@@ -132,7 +132,10 @@ class Client:
         return self._object(said)
 
     def list(self, kind: str, namespace: str | None = "default", **query: Any) -> list[Object]:
-        """`labelSelector="app=web"`, `fieldSelector="spec.nodeName=a"`; namespace=None is all of them."""
+        """The objects.
+
+        `labelSelector="app=web"`, `fieldSelector="spec.nodeName=a"`; namespace=None is all namespaces.
+        """
         items: list[Object] = self.ask("GET", path_of(kind, namespace=namespace), **query)["items"]
         return items
 
@@ -142,13 +145,13 @@ class Client:
         return self._object(self.ask("PATCH", path_of(kind, name, namespace, part), change, content))
 
     def delete(self, kind: str, name: str, namespace: str = "default", **query: Any) -> None:
-        """`gracePeriodSeconds=0`, `propagationPolicy="Background"`; what is already gone is fine."""
+        """Delete an object; no error if it does not exist. `gracePeriodSeconds=0`, `propagationPolicy="Background"`."""
         status, said = self.request("DELETE", path_of(kind, name, namespace), **query)
         if status >= 400 and status != 404:
             raise ApiError(status, said, f"DELETE {kind} {name}")
 
     def bind(self, pod: str, node: str, namespace: str = "default", **metadata: Any) -> tuple[int, Any]:
-        """POST pods/x/binding; `uid`, `resourceVersion`, `annotations` and `labels` go into its metadata."""
+        """POST pods/x/binding. `uid`, `resourceVersion`, `annotations` and `labels` go into its metadata."""
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         meta = {"name": pod, "namespace": namespace, **metadata}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": target}
@@ -157,14 +160,14 @@ class Client:
     def watch(
         self, kind: str, version: str | None = None, namespace: str | None = "default", seconds: int = 60, **query: Any
     ) -> Iterator[Object]:
-        """Events ({"type": …, "object": …}) until the server closes the watch; a status of 4xx is raised."""
+        """Events ({"type": …, "object": …}) until the server closes the watch. Raises ApiError for a status of 4xx."""
         for line in self.watch_lines(kind, version, namespace, seconds, **query):
             yield json.loads(line)
 
     def watch_lines(
         self, kind: str, version: str | None = None, namespace: str | None = "default", seconds: int = 60, **query: Any
     ) -> Iterator[bytes]:
-        """The same, not decoded."""
+        """The lines of a watch, not decoded."""
         if version is not None:
             query["resourceVersion"] = version
         query |= {"watch": "true", "timeoutSeconds": seconds}
@@ -175,14 +178,14 @@ class Client:
                 raise ApiError(response.status, json.loads(response.read()), f"WATCH {kind}")
             while line := response.readline():
                 yield line
-        except http.client.HTTPException as error:  # a server that is killed ends a stream in the middle
+        except http.client.HTTPException as error:  # a killed server ends a stream in the middle
             raise ConnectionError(f"WATCH {kind}: {type(error).__name__}") from error
         finally:
             connection.close()
 
     @staticmethod
     def wait_until(true: Callable[[], Result | Literal[False] | None], what: str = "", seconds: float = 60.0) -> Result:
-        """What `true()` returns as soon as that is something; raises when `seconds` have passed."""
+        """Return the first true result of `true()`. Raises TimeoutError after `seconds`."""
         deadline = time.monotonic() + seconds
         while not (result := true()):
             if time.monotonic() > deadline:
@@ -191,7 +194,7 @@ class Client:
         return result
 
     def close(self) -> None:
-        """Closes the connections of all threads; whoever asks again gets a new one."""
+        """Close the connections of all threads. A later request opens a new one."""
         while self._open:
             self._open.pop().close()
         self._mine = threading.local()
@@ -209,17 +212,17 @@ class Client:
             connection.request(verb, url, json.dumps(body) if body is not None else None, headers)
             return connection.getresponse()
         except BaseException:
-            connection.close()  # nobody knows what would come out of it next
+            connection.close()  # the connection may still hold a late response
             raise
 
     def _connection(self) -> http.client.HTTPSConnection:
-        """This thread's connection, opened anew if the server has closed it."""
+        """This thread's connection; opened again if the server has closed it."""
         connection: http.client.HTTPSConnection | None = getattr(self._mine, "connection", None)
         if connection is None:
             connection = self._mine.connection = self._connect(self.timeout)
             self._open.append(connection)
         elif connection.sock is not None and select.select([connection.sock], [], [], 0)[0]:
-            connection.close()  # bytes that nobody asked for: the end of the stream
+            connection.close()  # readable without a request: the server closed the connection
         return connection
 
     def _connect(self, timeout: float) -> http.client.HTTPSConnection:

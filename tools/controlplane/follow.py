@@ -1,4 +1,4 @@
-"""List, then watch, for ever: what the stand-in kubelet sees of the API server and how it writes to it (asyncio)."""
+"""List and watch, and write, for the stand-in kubelet (asyncio). It survives restarts of the API server."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tools.controlplane.client import STRATEGIC, Access, Object, path_of
 
 RETRY_SECONDS = 0.2
 WATCH_SECONDS = 300
-GOODBYE_SECONDS = 0.1  # TLS connections that were closed while in use are not gone at once
+GOODBYE_SECONDS = 0.1  # TLS connections that were closed while in use take a moment to go away
 LINE_BYTES = 16 << 20  # an event is one line, and a pod may be large
 
 
 class Hub:
-    """Reads and writes that outlive restarts of the API server."""
+    """Reads and writes that survive restarts of the API server."""
 
     def __init__(self, access: Access) -> None:
         trust = ssl.create_default_context(cafile=str(access.authority))
@@ -42,7 +42,7 @@ class Hub:
         await asyncio.sleep(GOODBYE_SECONDS)
 
     async def ask(self, verb: str, path: str, body: Any = None, content: str = STRATEGIC) -> tuple[int, Any]:
-        """Asks until somebody answers, other than with 429 or 5xx."""
+        """Send the request until the response is neither 429 nor 5xx."""
         data = json.dumps(body) if body is not None else None
         headers = {"Content-Type": content} if body is not None else {}
         while True:
@@ -57,7 +57,7 @@ class Hub:
     async def follow(
         self, kind: str, selector: str, replace: Callable[[list[Object]], None], change: Callable[[str, Object], None]
     ) -> None:
-        """`replace(all)` after each list, `change(type, object)` for each event; never returns."""
+        """Call `replace(all)` after each list and `change(type, object)` for each event. Never returns."""
         path = path_of(kind, namespace=None)
         while True:
             status, said = await self.ask("GET", f"{path}?fieldSelector={selector}")
@@ -67,7 +67,7 @@ class Hub:
             await self._watch(f"{path}?fieldSelector={selector}", said["metadata"]["resourceVersion"], change)
 
     async def _watch(self, path: str, version: str, change: Callable[[str, Object], None]) -> None:
-        """Goes on from where the stream broke; returns when only a new list helps."""
+        """Watch, and continue where the stream broke. Returns when a new list is needed."""
         while True:
             query = f"&watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={version}"
             try:
@@ -85,7 +85,10 @@ class Hub:
 
 
 async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[Object]:
-    """One event a line. A stream that is left early is cut: a polite goodbye would wait for what still comes."""
+    """One event per line.
+
+    Leaving the loop early aborts the connection: a clean close would wait for the rest of the stream.
+    """
     if response.status != 200:
         raise aiohttp.ClientPayloadError(f"status {response.status}")
     try:

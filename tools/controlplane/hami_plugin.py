@@ -1,7 +1,7 @@
-"""The half of HAMi's NVIDIA device plugin that others can see: annotations of the pod, the lock of the node.
+"""The visible half of HAMi's NVIDIA device plugin: the annotations of the pod and the lock of the node.
 
-It allocates for the pod that the node's lock names, and lets go of the lock. It is strict where the real one would take
-the wrong pod without a word: no lock, or the lock of another pod, is a complaint.
+It allocates for the pod that the node's lock names, and removes the lock. It is stricter than the real plugin, which
+would take the wrong pod silently: a missing lock, or the lock of another pod, is a complaint.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ TO_ALLOCATE = "hami.io/vgpu-devices-to-allocate"
 
 
 def serves(node: Object, pod: Object) -> bool:
-    """Whether HAMi's plugin runs on the node, and the pod wants something of it."""
+    """True if HAMi's plugin runs on the node and the pod asks it for devices."""
     return HANDSHAKE in _notes(node) and "," in _notes(pod).get(TO_ALLOCATE, "")
 
 
 async def allocate(hub: Hub, pod: Object) -> str | None:
-    """Marks the pod and unlocks the node; answers what is wrong, if anything is."""
+    """Mark the pod and unlock the node. Returns what is wrong, or None."""
     meta, name = pod["metadata"], pod["spec"]["nodeName"]
     status, node = await hub.ask("GET", path_of("Node", name))
     if status != 200:
@@ -50,7 +50,7 @@ async def _mark(hub: Hub, pod: Object, complaint: str | None) -> None:
 
 
 async def _unlock(hub: Hub, node: Object) -> None:
-    """Only the lock that was read: with the node's resourceVersion, and once more if anything else has changed."""
+    """Remove only the lock that was read: with the node's resourceVersion, and again after a conflict."""
     name, lock = node["metadata"]["name"], _notes(node)[LOCK]
     while _notes(node).get(LOCK) == lock:
         meta = {"annotations": {LOCK: None}, "resourceVersion": node["metadata"]["resourceVersion"]}

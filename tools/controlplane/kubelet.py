@@ -1,4 +1,4 @@
-"""A stand-in kubelet for all nodes: pods that are bound run, pods that are deleted go. A thread, and no containers."""
+"""A stand-in kubelet for all nodes: bound pods become Running, deleted pods go away. One thread, no containers."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ AMOUNTS = ("capacity", "allocatable")
 
 @dataclass(frozen=True)
 class Refusal:
-    """How a kubelet says no to a pod that was bound to it."""
+    """The reason with which a kubelet rejects a bound pod."""
 
     reason: str = "OutOfcpu"
     message: str = "Pod was rejected: Node didn't have enough resource: cpu"
 
 
 class Kubelet:
-    """`with Kubelet(plane.client().access) as kubelet:`. Its attributes may be changed while it runs."""
+    """Use it as `with Kubelet(plane.client().access) as kubelet:`. Its attributes may be changed while it runs."""
 
     def __init__(self, access: Access, hami: bool = False) -> None:
         self.start_delay = 0.0  # seconds from bound to Running
         self.stop_delay = 0.0  # seconds from deletionTimestamp to gone
-        self.heartbeat_every: float | None = None  # seconds between two of each node; None: no heartbeats
-        self.hami = hami  # plays HAMi's device plugin on nodes that carry its handshake
+        self.heartbeat_every: float | None = None  # seconds between two heartbeats of each node; None: no heartbeats
+        self.hami = hami  # acts as HAMi's device plugin on nodes with its handshake
         self.advertises = False  # extended resources of a node's capacity become allocatable
-        self.counts = False  # refuses pods that the node has no CPU, memory or place left for, as a real one does
-        self.complaints: list[str] = []  # what a real node would have stumbled over
+        self.counts = False  # rejects pods for which the node lacks CPU, memory or a pod slot, as a real kubelet does
+        self.complaints: list[str] = []  # problems that a real node would have had
         self.heartbeats = 0
         self._refusals: list[tuple[Callable[[Object], bool], Refusal]] = []
         self._access = access
-        self._dead: set[str] = set()  # nodes whose kubelet is not there
+        self._dead: set[str] = set()  # nodes without a kubelet
         self._nodes: dict[str, Object] = {}
-        self._pods: dict[str, Object] = {}  # uid -> pod, of those that are bound
-        self._answered: set[str] = set()  # uids of pods that got their Running or Failed: the watch may lag behind
-        self._admitted: dict[str, Object] = {}  # by uid, those that were taken in
-        self._busy: dict[tuple[str, str], asyncio.Task[None]] = {}  # (uid, start or stop) -> what is under way
-        self._admitting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # node -> one pod at a time
+        self._pods: dict[str, Object] = {}  # uid -> bound pod
+        self._answered: set[str] = set()  # uids of pods that were set to Running or Failed: the watch may lag behind
+        self._admitted: dict[str, Object] = {}  # uid -> admitted pod
+        self._busy: dict[tuple[str, str], asyncio.Task[None]] = {}  # (uid, start or stop) -> its task
+        self._admitting: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # node -> lock: one pod at a time
         self._listed = [threading.Event(), threading.Event()]
         self._loop: asyncio.AbstractEventLoop | None = None
         self._main: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._run, name="kubelet", daemon=True)
         self._error: BaseException | None = None
 
-    # --- for whoever holds it
+    # --- public methods
 
     def __enter__(self) -> Kubelet:
         self._thread.start()
@@ -77,16 +77,16 @@ class Kubelet:
         reason: str = Refusal.reason,
         message: str = Refusal.message,
     ) -> None:
-        """Pods of this name, or for which this is true, become Failed instead of Running."""
+        """Pods with this name, or for which this function is true, become Failed instead of Running."""
         refuses = which if callable(which) else lambda pod, name=which: bool(pod["metadata"]["name"] == name)
         self._refusals.append((refuses, Refusal(reason, message)))
 
     def admit_all(self) -> None:
-        """Forgets what `refuse` said."""
+        """Undo all calls of `refuse`."""
         self._refusals.clear()
 
     def kill(self, node: str) -> None:
-        """From now on nothing happens to the pods of this node, and it sends no heartbeats."""
+        """Stop the kubelet of this node: it ignores its pods and sends no heartbeats."""
         self._dead.add(node)
 
     def revive(self, node: str) -> None:
@@ -96,7 +96,7 @@ class Kubelet:
 
     @property
     def under_way(self) -> int:
-        """How many pods it is starting or stopping."""
+        """The number of pods that are being started or stopped."""
         return len(self._busy)
 
     # --- in its thread
@@ -135,7 +135,7 @@ class Kubelet:
             self._look_at_all()
 
     def _advertise(self, node: Object) -> None:
-        """Extended resources that were written into the node's capacity become allocatable, as with a real kubelet."""
+        """Make extended resources in the node's capacity allocatable, as a real kubelet does."""
         name, status = node["metadata"]["name"], node["status"]
         has, offers = ({key: value for key, value in status.get(part, {}).items() if "/" in key} for part in AMOUNTS)
         if self.advertises and has != offers and name not in self._dead:
@@ -163,7 +163,7 @@ class Kubelet:
             self._look_at(uid)
 
     def _look_at(self, uid: str) -> None:
-        """Does what is left to do for a pod, unless that is under way."""
+        """Start the pending work for a pod, unless it is already running."""
         pod = self._pods[uid]
         if not self._is_mine(pod):
             return
@@ -177,7 +177,10 @@ class Kubelet:
         return name in self._nodes and name not in self._dead
 
     def _do(self, uid: str, what: str, work: Callable[[str, float], Coroutine[Any, Any, None]], delay: float) -> None:
-        """The delay is the one of this moment: whoever sees the pod under way may set another for the next."""
+        """Run the work as a task.
+
+        The delay is read now, so that a test that sees this pod under way can set another delay for the next pod.
+        """
         key = (uid, what)
         if key not in self._busy:
             self._busy[key] = task = self._tasks.create_task(work(uid, delay))
@@ -228,7 +231,7 @@ class Kubelet:
 
 
 def _sleeps(pod: Object) -> float:
-    """Seconds that its preStop hooks sleep."""
+    """Seconds that the pod's preStop hooks sleep."""
     hooks = (container.get("lifecycle", {}).get("preStop", {}) for container in pod["spec"]["containers"])
     return max((float(hook.get("sleep", {}).get("seconds", 0)) for hook in hooks), default=0.0)
 
@@ -243,7 +246,7 @@ def _path(pod: Object, part: str = "") -> str:
 
 
 def _only(uid: str) -> Object:
-    """A pod of the same name that came later is another one: the API server then says 409."""
+    """Restrict a patch to the pod with this uid: for a later pod of the same name, the API server returns 409."""
     return {"metadata": {"uid": uid}}
 
 

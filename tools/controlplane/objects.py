@@ -1,4 +1,4 @@
-"""Nodes, pods and workloads in a few words, as JSON objects. Cards are written in HAMi's encoding."""
+"""Builds nodes, pods and workloads as JSON objects, with few arguments. Cards are in HAMi's encoding."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tools.controlplane.client import Object
 REGISTER = "hami.io/node-nvidia-register"
 HANDSHAKE = "hami.io/node-handshake"
 GPU, GPU_MEMORY, GPU_CORES = "nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpucores"
-SLOTS = 10  # how many pods HAMi lets share a card unless it is told otherwise
+SLOTS = 10  # HAMi's default for the number of pods that share a card
 
 
 def card(uuid: str, index: int = 0, memory: int = 15360, model: str = "NVIDIA Tesla T4", **fields: Any) -> Object:
-    """An entry of HAMi's register; like HAMi, it leaves out what is 0."""
+    """An entry of HAMi's register. Values of 0 are left out, as in HAMi."""
     whole = {"id": uuid, "index": index, "count": SLOTS, "devmem": memory, "devcore": 100, "type": model}
     return {key: value for key, value in {**whole, "mode": "hami-core", "health": True, **fields}.items() if value}
 
 
 def cards(node: str, count: int, memory: int = 15360, model: str = "NVIDIA Tesla T4") -> list[Object]:
-    """`count` alike cards, named after the node: GPU-<node>-0, GPU-<node>-1, …"""
+    """`count` equal cards, named after the node: GPU-<node>-0, GPU-<node>-1, …"""
     return [card(f"GPU-{node}-{index}", index, memory, model) for index in range(count)]
 
 
@@ -34,7 +34,10 @@ def node(
     resources: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> Object:
-    """`node("a", gpus=2)` has two cards; `resources` come on top of 32 CPUs, 128 GiB and 110 pods, or replace them."""
+    """A node; `gpus=2` gives it two cards.
+
+    `resources` are added to 32 CPUs, 128 GiB and 110 pods, or replace them.
+    """
     gpus = cards(name, gpus) if isinstance(gpus, int) else list(gpus)
     has = {"cpu": "32", "memory": "128Gi", "pods": "110", "ephemeral-storage": "100Gi"}
     notes = dict(annotations or {})
@@ -52,7 +55,7 @@ def node(
 
 
 def ready() -> Object:
-    """The condition of a node whose kubelet is well."""
+    """The Ready condition of a node whose kubelet works."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     said = {"reason": "KubeletReady", "message": "kubelet is posting ready status"}
     return {"type": "Ready", "status": "True", **said, "lastHeartbeatTime": now, "lastTransitionTime": now}
@@ -67,7 +70,7 @@ def pod(
     annotations: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> Object:
-    """A pod of one container; `limits` are its requests, too. Further words go into its spec."""
+    """A pod of one container; `limits` are also its requests. Further keywords go into its spec."""
     meta = {"name": name, "namespace": namespace, "labels": dict(labels or {}), "annotations": dict(annotations or {})}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec(limits, scheduler, **spec)}
 
@@ -80,13 +83,13 @@ def pod_spec(limits: Mapping[str, str | int] | None = None, scheduler: str = "do
 
 
 def gpu_limits(count: int = 1, memory: int | None = None, cores: int | None = None) -> dict[str, str | int]:
-    """`gpu_limits(1, memory=4096, cores=30)`: MiB and per cent of each card, as HAMi counts."""
+    """Limits such as `gpu_limits(1, memory=4096, cores=30)`: MiB and percent of each card, in HAMi's units."""
     asked = {GPU: count, GPU_MEMORY: memory, GPU_CORES: cores}
     return {key: value for key, value in asked.items() if value is not None}
 
 
 def deployment(name: str, replicas: int, template: Object, namespace: str = "default", **spec: Any) -> Object:
-    """`template` is a pod_spec, or a pod of which labels, annotations and spec are taken."""
+    """A Deployment. `template` is a pod_spec, or a pod whose labels, annotations and spec are used."""
     meta = dict(template.get("metadata", {}))
     inner: Object = template.get("spec", template)
     labels = {**meta.get("labels", {}), "app": name}

@@ -1,4 +1,4 @@
-"""A control plane on loopback: etcd and the API server with RBAC; controllers and kube-scheduler when asked."""
+"""A control plane on loopback: etcd and the API server with RBAC; on request, controllers and kube-scheduler."""
 
 from __future__ import annotations
 
@@ -18,24 +18,28 @@ from tools.controlplane.process import GRACE_SECONDS, Failed, Process, Room, fre
 from tools.controlplane.recipes import KWOK
 from tools.controlplane.users import Users, service_account_key
 
-# What makes pods out of workloads and cleans up after them. No node controllers: nothing taints or evicts by itself.
+# The controllers that make pods from workloads and clean up after them. There are no node controllers, so that nothing
+# taints nodes or evicts pods by itself.
 CONTROLLERS = (
     "cronjob daemonset deployment disruption garbage-collector job namespace replicaset resourceclaim resourcequota "
     "statefulset"
 )
-TRIES = 3  # somebody else may take a port between our look and our use of it
+TRIES = 3  # another process may take a port after it was found free
 
 
 @dataclass(frozen=True)
 class Options:
     flow_control: bool = True  # API priority and fairness
     api_server: Sequence[str] = ()  # further flags
-    port: int | None = None  # of the API server; None = any that is free
+    port: int | None = None  # of the API server; None = any free port
     logs: Path | None = None  # an existing folder for the components' logs; None = beside their other files
 
 
 class ControlPlane:
-    """`with ControlPlane() as plane:`; everything that it starts is stopped at the end, or when this process dies."""
+    """Use it as `with ControlPlane() as plane:`.
+
+    All its processes are stopped at the end, or when this process dies.
+    """
 
     def __init__(self, binaries: Binaries | None = None, options: Options | None = None) -> None:
         self.binaries = binaries or find()
@@ -59,7 +63,7 @@ class ControlPlane:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # --- as a whole
+    # --- the whole control plane
 
     def start(self) -> None:
         if self.options.port is not None and not is_free(self.options.port):
@@ -87,11 +91,11 @@ class ControlPlane:
             self._processes[name].stop()
         self._processes.clear()
 
-    # --- who asks
+    # --- clients
 
     @property
     def authority(self) -> Path:
-        """The API server makes this certificate when it first starts, and keeps it."""
+        """The certificate that the API server makes at its first start, and keeps."""
         return self.path / "pki" / "apiserver.crt"
 
     @property
@@ -100,12 +104,12 @@ class ControlPlane:
 
     @property
     def version(self) -> tuple[int, int]:
-        """(1, 36): for the few things that differ between series."""
+        """The version, such as (1, 36), for the few differences between series."""
         said = self.client().ask("GET", "/version")
         return int(said["major"]), int(said["minor"])
 
     def client(self, user: str | None = "admin") -> Client:
-        """A client for one of USERS; None is nobody in particular."""
+        """A client for one of USERS; None is an anonymous client."""
         if user not in self._clients:
             token = self.users.tokens[user] if user is not None else None
             self._clients[user] = Client(Access(self.port, token, self.authority))
@@ -115,7 +119,7 @@ class ControlPlane:
         return self.users.kubeconfig(user, self.port, self.authority)
 
     def kubectl(self, *arguments: str, user: str = "admin", stdin: str | None = None) -> str:
-        """What `kubectl` prints; raises with what it complained about."""
+        """The output of `kubectl`. Raises Failed with its error output."""
         command = [self.binaries.path("kubectl"), "--kubeconfig", self.kubeconfig(user), *arguments]
         done = subprocess.run([str(word) for word in command], input=stdin, capture_output=True, text=True)
         if done.returncode != 0:
@@ -125,7 +129,7 @@ class ControlPlane:
     # --- the components
 
     def process(self, name: str) -> Process:
-        """`etcd`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler`, `kwok`."""
+        """The process of `etcd`, `kube-apiserver`, `kube-controller-manager`, `kube-scheduler` or `kwok`."""
         return self._processes[name]
 
     def running(self, name: str) -> bool:
@@ -136,14 +140,14 @@ class ControlPlane:
             self._processes.pop(name).stop(grace)
 
     def start_api_server(self) -> None:
-        """On the port it had before, if it had one."""
+        """Start the API server, on the same port as before."""
         if self.running("kube-apiserver"):
             return
         process = self._launch("kube-apiserver", self._api_server_flags())
         process.wait_until(self._api_server_ready)
 
     def stop_api_server(self, grace: float = GRACE_SECONDS) -> None:
-        """`grace=0` is a crash."""
+        """Stop the API server; `grace=0` is a crash."""
         self.stop_component("kube-apiserver", grace)
 
     def restart_api_server(self, grace: float = GRACE_SECONDS) -> None:
@@ -156,7 +160,7 @@ class ControlPlane:
         self._start_with_health_port("kube-controller-manager", flags)
 
     def start_scheduler(self, config: Object | None = None) -> None:
-        """kube-scheduler with this KubeSchedulerConfiguration, of which the kubeconfig is filled in here."""
+        """Start kube-scheduler with this KubeSchedulerConfiguration. The kubeconfig is filled in."""
         document: Object = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
@@ -172,7 +176,7 @@ class ControlPlane:
         self._start_with_health_port("kube-scheduler", [f"--config={path}"])
 
     def start_kwok(self) -> None:
-        """KWOK as the kubelet of all nodes, instead of the stand-in."""
+        """Start KWOK as the kubelet of all nodes, instead of the stand-in."""
         (port,) = free_ports(1)
         serving = [f"--server-address=127.0.0.1:{port}", f"--config={KWOK.folder / 'stages.yaml'}"]
         process = self._launch("kwok", [f"--kubeconfig={self.kubeconfig()}", "--manage-all-nodes=true", *serving])
@@ -181,13 +185,13 @@ class ControlPlane:
     # --- history
 
     def compact(self) -> int:
-        """Makes etcd forget everything but the present; answers the revision. The API server's own memory stays."""
+        """Compact etcd to the current revision, and return it. The API server's own cache stays."""
         revision = int(self._etcd("kv/range", {"key": "AA=="})["header"]["revision"])
         self._etcd("kv/compaction", {"revision": str(revision), "physical": True})
         return revision
 
     def forget_history(self) -> None:
-        """After this, a watch from any resourceVersion of before gets 410: etcd is compacted and the API server new."""
+        """Make watches from any older resourceVersion fail with 410: compact etcd and restart the API server."""
         self.compact()
         self.restart_api_server()
 
@@ -196,7 +200,7 @@ class ControlPlane:
         with urllib.request.urlopen(request, timeout=30) as response:
             return json.load(response)
 
-    # --- how they are started
+    # --- starting the components
 
     @property
     def _etcd_url(self) -> str:
@@ -238,7 +242,7 @@ class ControlPlane:
             "service-account-key-file": self.key,
             "token-auth-file": self.users.token_file,
             "authorization-mode": "RBAC",
-            # no controller makes service accounts here, and no kubelet makes its node ready
+            # no controller creates service accounts here, and no kubelet makes nodes ready
             "disable-admission-plugins": "ServiceAccount,TaintNodesByCondition",
             "allow-privileged": "true",
             "enable-priority-and-fairness": str(self.options.flow_control).lower(),
@@ -246,7 +250,10 @@ class ControlPlane:
         return [*(f"--{flag}={value}" for flag, value in flags.items()), *self.options.api_server]
 
     def _api_server_ready(self) -> bool:
-        """Ready includes the bootstrap of the RBAC roles; the namespace `default` comes a moment later."""
+        """True if the API server is ready.
+
+        /readyz includes the bootstrap of the RBAC roles; the namespace `default` is created a moment later.
+        """
         try:
             client = self.client()
             return client.request("GET", "/readyz")[0] == 200 and client.find("Namespace", "default") is not None
@@ -263,7 +270,7 @@ class ControlPlane:
 
 
 def _answers(url: str) -> bool:
-    """Whether a GET gets 200. The certificate is not looked at: only loopback is asked, and only how it is."""
+    """True if a GET returns 200. The certificate is not verified: the URL is a health check on loopback."""
     try:
         with urllib.request.urlopen(url, timeout=5, context=ssl._create_unverified_context()) as response:
             return bool(response.status == 200)

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions of PodGroups, as their projects install them, with the fields that schedulers read."""
+"""The CustomResourceDefinitions of PodGroups of several projects, with the fields that schedulers read."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def definition(group: str, version: str) -> Object:
 
 
 def install(client: Client) -> None:
-    """Returns when all of them are served."""
+    """Create the definitions, and return when all of them are served."""
     for group, version in KINDS.items():
         try:
             client.create(definition(group, version))
         except ApiError as error:
-            if error.status != 409:  # it is there already
+            if error.status != 409:  # it exists already
                 raise
     for group, version in KINDS.items():
         path = f"/apis/{group}/{version}/podgroups"

@@ -1,4 +1,4 @@
-"""A child process that never outlives us, whose output goes to a file, and that is stopped by its id."""
+"""A child process that ends with this process, writes its output to a file, and is stopped by its id."""
 
 from __future__ import annotations
 
@@ -20,30 +20,33 @@ DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
 GRACE_SECONDS = 10.0
 ROOMS = "dovetail-controlplane-"
 
-# Below the range from which the kernel takes the ports of outgoing connections (32768 and up): a port that is free
-# while a server restarts must not be taken by a client, least of all by one that is trying to reach that server.
+# Below the range from which the kernel takes ports for outgoing connections (32768 and up). While a server restarts,
+# its port is free; a client, for example one that tries to reach this server, must not get that port.
 PORTS = range(20000, 32000)
 
 
 class Failed(Exception):
-    """A component did not start, or did not become ready; the message ends with what it said last."""
+    """A component did not start or did not become ready. The message ends with its last output."""
 
 
 def _die_with(parent: int) -> Callable[[], None]:
-    """Run in the child before it becomes the program: the kernel kills it when the thread that made it ends."""
+    """A function for the child to run before exec: the kernel then kills it when the thread that made it ends."""
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
     def prepare() -> None:
         if libc is not None:
             libc.prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != parent:  # it ended before we asked
+            if os.getppid() != parent:  # the parent ended before the call
                 os._exit(1)
 
     return prepare
 
 
 class Process:
-    """One component: started at once, in a session of its own, so that Ctrl-C in a terminal reaches us and not it."""
+    """One component.
+
+    It starts at once, in its own session, so that Ctrl-C in a terminal reaches this process and not the component.
+    """
 
     def __init__(self, name: str, command: Sequence[str | Path], log: Path, **environment: str) -> None:
         self.name = name
@@ -67,7 +70,7 @@ class Process:
         return self._child.poll() is None
 
     def exit_code(self) -> int | None:
-        """None while it runs; the negative number of the signal that ended it."""
+        """The exit code; None while it runs; the negative signal number if a signal ended it."""
         return self._child.poll()
 
     def last_words(self, lines: int = 20) -> str:
@@ -75,7 +78,7 @@ class Process:
         return "\n".join(text.splitlines()[-lines:]) or "(it said nothing)"
 
     def wait_until(self, ready: Callable[[], bool], seconds: float = 60.0) -> None:
-        """Returns when `ready()`; raises with the last words when the process ends before that or time is up."""
+        """Return when `ready()` is true. Raises Failed with the last output if the process ends first or time is up."""
         deadline = time.monotonic() + seconds
         while not ready():
             if not self.running():
@@ -85,7 +88,7 @@ class Process:
             time.sleep(0.05)
 
     def stop(self, grace: float = GRACE_SECONDS) -> None:
-        """Asks it to end, and ends it if it does not. `grace=0` ends it at once, as a crash would."""
+        """Ask the process to end, and kill it after `grace` seconds. `grace=0` kills it at once, like a crash."""
         if self.running():
             self._child.terminate() if grace else self._child.kill()
             try:
@@ -95,13 +98,13 @@ class Process:
         self._child.wait()
 
     def signal(self, number: signal.Signals) -> None:
-        """SIGSTOP and SIGCONT freeze it and let it go on."""
+        """Send a signal: SIGSTOP freezes the process, SIGCONT continues it."""
         if self.running():
             self._child.send_signal(number)
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on this loopback port."""
+    """True if a server could listen on this loopback port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a port in TIME_WAIT is free
         try:
@@ -112,7 +115,7 @@ def is_free(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Loopback ports that nobody listens on."""
+    """Loopback ports on which no process listens."""
     found: list[int] = []
     while len(found) < count:
         port = random.choice(PORTS)
@@ -127,14 +130,14 @@ def free_ports(count: int) -> list[int]:
 
 
 class Room:
-    """A temporary folder. One whose owner was killed is swept away when the next is made."""
+    """A temporary folder. The folder of a killed process is deleted when the next one is made."""
 
     def __init__(self) -> None:
         _sweep()
         made = Path(tempfile.mkdtemp(prefix=f".{ROOMS}"))
         self._alive = (made / ".alive").open("w")
         fcntl.flock(self._alive, fcntl.LOCK_EX)
-        self.path = made.rename(made.with_name(made.name.removeprefix(".")))  # only now can a sweep see it
+        self.path = made.rename(made.with_name(made.name.removeprefix(".")))  # from now on `_sweep` can see it
 
     def close(self) -> None:
         self._alive.close()
@@ -147,5 +150,5 @@ def _sweep() -> None:
             with path.open("r+") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(path.parent, ignore_errors=True)
-        except OSError:  # in use, or not ours
+        except OSError:  # in use, or of another user
             continue

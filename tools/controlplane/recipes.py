@@ -1,4 +1,4 @@
-"""Which programs make a control plane, and from which pinned Go module each is built. Reads go.mod, runs nothing."""
+"""The programs of a control plane, and the pinned Go module from which each is built. Reads go.mod, runs nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Recipe:
 
     name: str
     folder: Path
-    module: str  # whose version is the programs' version
+    module: str  # its version is the version of the programs
     programs: tuple[tuple[str, str], ...]  # (program, package), in the order in which they are built
     tests: bool = False  # the programs are the packages' tests (`go test -c`)
 
@@ -37,7 +37,7 @@ class Recipe:
 
     @property
     def link_flags(self) -> str:
-        """Without the stamps, Kubernetes' programs would not know their patch version."""
+        """The flags of the linker. Without the -X flags, Kubernetes' programs do not know their patch version."""
         if self.module != "k8s.io/kubernetes":
             return "-s -w"
         major, minor = self.version.removeprefix("v").split(".")[:2]
@@ -45,13 +45,13 @@ class Recipe:
         return " ".join(["-s -w", *(f"-X {VERSION}.{key}={value}" for key, value in stamps.items())])
 
     def key(self, go_version: str) -> str:
-        """Changes when anything changes that the programs are made of."""
+        """A hash that changes with everything that the programs are built from."""
         parts = [(self.folder / name).read_bytes() for name in ("go.mod", "go.sum")]
         parts += [text.encode() for text in (go_version, *FLAGS, self.link_flags)]
         return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
     def home(self, go_version: str) -> Path:
-        """The folder of the built programs; it is there only when all of them are."""
+        """The folder of the built programs. It exists only when all of them are built."""
         return cache() / f"{self.name}-{self.version}-{self.key(go_version)}"
 
 

@@ -1,4 +1,4 @@
-"""Deletes everything that was not there at the start, of every kind that there is, so that each test begins anew."""
+"""Deletes all objects of all kinds that were not there at the start, so that each test begins with the same state."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tools.controlplane.client import MERGE, ApiError, Client, Object
 
 ROUNDS = 60
 SYSTEM_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
-# What the API server itself keeps making and correcting.
+# Objects that the API server itself creates and corrects.
 ITS_OWN = frozenset({"apiservices", "componentstatuses", "ipaddresses", "servicecidrs"})
 FIRST = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations", "customresourcedefinitions")
-FEW = 3  # more than these are deleted with one request
+FEW = 3  # more objects than this are deleted with one request
 
 
 @dataclass(frozen=True, order=True)
@@ -31,7 +31,7 @@ Place = tuple[Resource, str, str]  # resource, namespace, name
 
 
 class Slate:
-    """Remembers what is there now; `clean()` goes back to it."""
+    """Remembers the objects that exist now. `clean()` goes back to this state."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -59,7 +59,7 @@ class Slate:
         return place in self._kept or is_its_own or is_system or (namespace, name) == ("default", "kubernetes")
 
     def _present(self, resource: Resource) -> Iterator[tuple[Place, Object]]:
-        """resourceVersion=0 would be faster, and could be the past."""
+        """The objects of a resource. A list with resourceVersion=0 would be faster, but may be outdated."""
         path = f"{resource.root}/{resource.plural}"
         status, said = self._client.request("GET", path)
         if status != 200:  # a kind that this version lists but does not serve
@@ -72,7 +72,8 @@ class Slate:
         groups: dict[tuple[Resource, str], list[tuple[str, Object]]] = defaultdict(list)
         for (resource, namespace, name), item in left:
             groups[resource, namespace].append((name, item))
-        full = {namespace for _, namespace in groups}  # whoever is left in a namespace without one cannot be changed
+        # namespaces with objects; if a namespace is removed first, its remaining objects cannot be changed
+        full = {namespace for _, namespace in groups}
         for (resource, namespace), items in groups.items():
             if by_force:
                 for name, item in items:
@@ -86,14 +87,14 @@ class Slate:
                     self._try("DELETE", resource.path(namespace, name))
 
     def _release(self, path: str, item: Object) -> None:
-        """Nobody is here to honour finalizers."""
+        """Remove the finalizers of an object: no controller is here to handle them."""
         if item["metadata"].get("finalizers"):
             self._try("PATCH", path, {"metadata": {"finalizers": None}})
         if item.get("spec", {}).get("finalizers") and item["metadata"].get("deletionTimestamp"):  # a namespace
             self._try("PUT", f"{path}/finalize", {**item, "spec": {**item["spec"], "finalizers": []}})
 
     def _try(self, verb: str, path: str, body: Object | None = None) -> None:
-        """404 and 409: it went, or changed, in between; the next round sees."""
+        """Send a request. 404 and 409 are ignored: the object was deleted or changed; the next round handles it."""
         query = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"} if verb == "DELETE" else {}
         content = MERGE if verb == "PATCH" else "application/json"
         status, said = self._client.request(verb, path, body, content, **query)
@@ -102,12 +103,12 @@ class Slate:
 
 
 def discover(client: Client) -> Iterator[Resource]:
-    """Every resource that can be listed and deleted, in its preferred version; each object under one name only."""
+    """Every resource that can be listed and deleted, in its preferred version. No object is listed twice."""
     groups = client.ask("GET", "/apis")["groups"]
     roots = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
     for root in roots:
         if root.startswith("/apis/events.k8s.io/"):
-            continue  # the same objects as in /api/v1
+            continue  # these are the objects of /api/v1
         for resource in client.ask("GET", root)["resources"]:
             verbs, plural = resource["verbs"], resource["name"]
             if {"list", "delete"} <= set(verbs) and plural not in ITS_OWN:

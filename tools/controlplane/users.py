@@ -1,4 +1,4 @@
-"""Who may come in: the token file of the API server, and a kubeconfig for each of its users."""
+"""The users of the API server: its token file, and a kubeconfig for each user."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import json
 import secrets
 from pathlib import Path
 
-# user -> its groups. `dovetail` and `nobody` may do nothing until a test binds them to a role.
+# user -> its groups. `dovetail` and `nobody` have no rights until a test binds them to a role.
 USERS = {
     "admin": "system:masters",
     "system:kube-scheduler": "",
     "dovetail": "system:serviceaccounts,system:serviceaccounts:kube-system",
     "nobody": "",
 }
-# How the API server calls them where it is another name: the ServiceAccount that deploy/ is written for.
+# The API server's name of a user, if it differs: the ServiceAccount for which deploy/ is written.
 NAMES = {"dovetail": "system:serviceaccount:kube-system:dovetail-scheduler"}
 
 
@@ -28,7 +28,7 @@ class Users:
         self.token_file.chmod(0o600)
 
     def kubeconfig(self, user: str, port: int, authority: Path) -> Path:
-        """A file that kubectl and every client library understand; JSON is YAML, too."""
+        """A kubeconfig that kubectl and every client library can read: JSON is valid YAML."""
         cluster = {
             "server": f"https://127.0.0.1:{port}",
             "certificate-authority-data": base64.b64encode(authority.read_bytes()).decode(),
@@ -48,7 +48,10 @@ class Users:
 
 
 def service_account_key(path: Path) -> Path:
-    """A new P-256 key, without which the API server does not start. SEC1 form; its readers compute the public half."""
+    """Write a new P-256 key, which the API server needs to start.
+
+    It has the SEC1 form; readers compute the public half.
+    """
     secret = (1 + secrets.randbelow(2**255)).to_bytes(32, "big")
     der = bytes.fromhex("30310201010420") + secret + bytes.fromhex("a00a06082a8648ce3d030107")
     body = base64.b64encode(der).decode()

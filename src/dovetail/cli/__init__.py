@@ -1,1 +1,1 @@
-"""The front door: arguments in, tables, pictures and JSON out. The deciding is done elsewhere."""
+"""The command line: reads arguments; prints tables, pictures and JSON. Decisions are made in other packages."""

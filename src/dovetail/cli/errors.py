@@ -1,4 +1,4 @@
-"""What the user can put right: said in a line or two, without a traceback, exit code 2."""
+"""Errors that the user can fix: printed as one or more lines, without a traceback, with exit code 2."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ALL_PLACED, BAD_INPUT, SOMETHING_PENDING, BUG, INTERRUPTED = 0, 2, 3, 70, 130
 
 
 class Refused(click.ClickException):
-    """The input cannot be used. One line per thing that is wrong."""
+    """The input cannot be used. One line per problem."""
 
     exit_code = BAD_INPUT
 

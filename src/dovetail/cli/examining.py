@@ -36,7 +36,7 @@ NO_KEY = "seals are not checked; name the scheduler's keys with --seal-key-file"
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What the command line says."""
+    """The options of the command line."""
 
     asked: Asked
     names: tuple[str, ...] = ()
@@ -48,11 +48,11 @@ class Examination:
 
 @dataclass(slots=True)
 class ExaminedObjects:
-    """What was read."""
+    """The objects that were read."""
 
     nodes: list[objects.Node] = field(default_factory=list)
     pods: list[objects.Pod] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)  # what could not be read
+    remarks: list[str] = field(default_factory=list)  # parts that could not be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Examined:
 
 
 def examine(asked: Examination) -> Examined:
-    """Raises Refused where the input is wrong or the cluster cannot be read."""
+    """Read the cluster and run the checks. Raises Refused if the input is wrong or the cluster cannot be read."""
     problems = Problems()
     try:
         config, settings = settle(asked.asked, problems)
@@ -99,7 +99,7 @@ def examine(asked: Examination) -> Examined:
 
 
 def document(examined: Examined) -> dict[str, object]:
-    """For programs."""
+    """The findings as JSON."""
     return {
         "checked": {**examined.counts, "checks": [check.name for check in CHECKS]},
         "findings": [finding._asdict() for finding in examined.findings],
@@ -137,7 +137,7 @@ async def _list(api: Api, path: str, kind: type[T], result: ExaminedObjects) -> 
 
 
 async def _sealed_since(api: Api, namespace: str, name: str, result: ExaminedObjects) -> float:
-    """When sealing began, by the scheduler's Lease; infinity where it does not say."""
+    """The time when sealing began, from the scheduler's Lease; infinity if the Lease does not say."""
     try:
         body = await api.get(f"{ROOT}/namespaces/{namespace}/leases/{name}")
         return msgspec.json.decode(body, type=Lease).marks().sealed_since

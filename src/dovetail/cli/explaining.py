@@ -1,4 +1,4 @@
-"""Finds the pod that the user means, and asks about it."""
+"""Finds the pod that the user names, and explains it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dovetail.model.pod import Pod, group_title
 from dovetail.whatif.explain import ExplainedPod, explain
 
 POD_WORDS = frozenset({"pod", "pods", "po"})
-WORKLOAD_WORDS = {  # what people type -> kind in a pod's owner
+WORKLOAD_WORDS = {  # what users type -> the kind of a pod's owner
     "deployment": "Deployment",
     "deployments": "Deployment",
     "deploy": "Deployment",
@@ -35,7 +35,7 @@ WORKLOAD_WORDS = {  # what people type -> kind in a pod's owner
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What was asked for: a kind ("" = a pod, else a workload) and a name."""
+    """The object to explain: a kind ("" = a pod, else a workload) and a name."""
 
     kind: str
     name: str
@@ -43,14 +43,14 @@ class Target:
 
 
 class Answer(NamedTuple):
-    """About one pod, and what was odd about the input."""
+    """The explanation of one pod, and the problems of the input."""
 
     about: ExplainedPod
     problems: tuple[Problem, ...]
 
 
 def parse_target(words: Sequence[str], namespace: str | None) -> Target:
-    """`web-0`, `pod web-0`, `pod/web-0`, `deployment/web`."""
+    """The target of the command line: `web-0`, `pod web-0`, `pod/web-0`, `deployment/web`."""
     kind, name = "", words[-1]
     if len(words) == 2:
         kind = words[0]
@@ -66,7 +66,7 @@ def parse_target(words: Sequence[str], namespace: str | None) -> Target:
 
 
 def answer(case: Case, target: Target) -> Answer:
-    """The answer about the pod that is meant; raises Refused where none is, or pods of several namespaces are."""
+    """The answer for the target. Raises Refused if no pod matches, or if pods of several namespaces match."""
     try:
         found, warnings = explain(
             case.given,

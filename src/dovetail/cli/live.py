@@ -1,4 +1,4 @@
-"""Runs the live scheduler for the command line: settings, logs, signals, a port for health and metrics."""
+"""Runs the live scheduler for the command line: settings, logs, signals, and the port for health and metrics."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from dovetail.kube.objects.problems import InputError, Problems
 
 DEFAULT_NAME = "dovetail"
 STOPPED, LOST = 0, 1
-BESIDE = 40  # connections for watches, conditions and events beside those that bind
+BESIDE = 40  # connections for watches, conditions and events, in addition to those that bind
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the command line says."""
+    """The options of the command line."""
 
     asked: Asked
     names: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The entry point: which commands there are, and what becomes of errors. Exit codes: 0, 2, 3, 70, 130 (errors.py)."""
+"""The entry point: the list of commands, and the handling of errors. Exit codes: 0, 2, 3, 70, 130 (errors.py)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 class InOrder(click.Group):
-    """Lists its commands as they were added: what people want first comes first."""
+    """A group that lists its commands in the order in which they were added: the most important ones first."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -61,11 +61,12 @@ for command in (demo, plan, explain, scheduler, doctor, replay, compare, generat
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Runs the command line and ends the process. Nothing but a bug of ours gets as far as exit code 70."""
+    """Run the command line and end the process. Exit code 70 means a bug in dovetail."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal that has no arrows shows question marks instead
+            # a terminal that cannot show a character, such as an arrow, gets a question mark
+            stream.reconfigure(errors="replace")
     warnings.showwarning = _tell
     sys.exit(_run(given))
 
@@ -78,7 +79,10 @@ def _tell(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Python's warnings, as our own; of all but those that we make, users need the place to report them."""
+    """Print a Python warning like our own messages.
+
+    Warnings that are not ours include their place in the code, so that users can report them.
+    """
     where = "" if issubclass(category, NotCompiledWarning) else f" ({category.__name__}, {filename}:{lineno})"
     say(f"warning: {message}{where}")
 
@@ -96,13 +100,14 @@ def _run(arguments: list[str]) -> int:
             error.show()
             return error.exit_code
         said = io.StringIO()
-        error.show(said)  # click quotes arguments
+        error.show(said)  # click's messages quote arguments, so `echo` must clean them
         echo(said.getvalue().rstrip("\n"), err=True)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain again at exit, were stdout left as it is.
+        # The reader of our output closed the pipe. Python would report the error again at exit if stdout stayed as it
+        # is.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:

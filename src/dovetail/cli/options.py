@@ -1,4 +1,4 @@
-"""Options that several commands share. Imports nothing heavy, as --help must be quick."""
+"""Options that several commands share. Imports nothing heavy: --help must be fast."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENGINES = ("auto", "interpreted", "compiled")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the command line says about the cluster, unread and unchecked."""
+    """The options about the cluster, not yet read or checked."""
 
     filenames: tuple[str, ...] = ()
     namespace: str | None = None
@@ -33,7 +33,7 @@ class Asked:
 
 
 def _set_color(context: click.Context, _parameter: click.Parameter, value: str) -> None:
-    """click strips colours where the output is no terminal; here the user overrules it."""
+    """Set `context.color`. By default, click strips colours if the output is not a terminal; here the user decides."""
     if value == "auto":
         plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
         context.color = False if plain else None
@@ -152,12 +152,12 @@ _CLUSTER_OPTIONS = (
 
 
 def connection_options(function: Function) -> Function:
-    """Which live cluster is meant."""
+    """Add the options that select a live cluster."""
     return _kubeconfig_option(_context_option(function))
 
 
 def cluster_options(function: Function) -> Function:
-    """Everything that a command needs to read a cluster and print what it makes of it."""
+    """Add the options that a command needs to read a cluster and to print a result."""
     for option in reversed(_CLUSTER_OPTIONS):
         function = option(function)
     return function

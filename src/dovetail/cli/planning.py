@@ -1,4 +1,4 @@
-"""For `plan`, `explain` and `demo`: manifests in, a plan with everything that was odd about them out."""
+"""Reads manifests and makes plans for `plan`, `explain` and `demo`, with all problems of the input."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ CLUSTER_SCOPED = frozenset({"Node", "Namespace", "PriorityClass", "RuntimeClass"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What the user gave: a cluster, what is to be placed on it, and how policies are to be run."""
+    """The input: a cluster, the pods to place on it, and how to run policies."""
 
     given: ClusterInput
     arguments: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # policy name -> its arguments
     engine: str = "auto"
-    config: str = ""  # where the arguments stand, for complaints
-    device_resources: tuple[str, ...] = ()  # counted by cards, not by what the node says is allocatable
+    config: str = ""  # the file of the arguments, for error messages
+    device_resources: tuple[str, ...] = ()  # counted by cards, not by the node's allocatable
 
     @property
     def options(self) -> EngineOptions:
@@ -49,11 +49,11 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class PlanReport(Plan):
-    """A plan, and what was odd about the input."""
+    """A plan, and the problems of the input."""
 
     problems: tuple[Problem, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)  # kind -> how many
-    not_placed: tuple[NotPlaced, ...] = ()  # objects that make pods which are not in the plan
+    not_placed: tuple[NotPlaced, ...] = ()  # objects that make pods, where these pods are not in the plan
 
     def said(self, severity: str) -> list[str]:
         return of_severity(self.problems, severity)
@@ -65,7 +65,7 @@ def of_severity(problems: Sequence[Problem], severity: str) -> list[str]:
 
 @collector_off()
 def read(asked: Asked, stdin: IO[bytes] | None = None) -> Case:
-    """Reads all that was named on the command line; raises Refused with every complaint at once."""
+    """Read everything that the command line names. Raises Refused with all problems at once."""
     problems = Problems(asked.strict)
     config, settings = settle(asked, problems)
     try:
@@ -84,29 +84,29 @@ def read(asked: Asked, stdin: IO[bytes] | None = None) -> Case:
 
 
 def runnable(case: Case) -> EngineOptions:
-    """The engine's options, with kernels kept on disk where any may be compiled."""
+    """The engine's options. Compiled kernels are kept on disk if possible."""
     cache = case.engine != "interpreted" and kernel_cache.prepare()
     tell_unused_folders()
     return dataclasses.replace(case.options, cache=cache)
 
 
 def refused_arguments(case: Case, error: ValueError) -> Refused:
-    """An argument of a policy is wrong: say in which file it stands."""
+    """The error for a wrong policy argument, with the file of the configuration."""
     return Refused(f"{case.config}: {error}" if case.config else str(error))
 
 
 def warned(case: Case, warnings: Sequence[Warn]) -> tuple[Problem, ...]:
-    """What was odd about the input, and what the engine found odd about running pods."""
+    """The problems of the input, and the engine's warnings about running pods."""
     return (*case.given.problems, *(Problem("warning", each.subject, "", each.message) for each in warnings))
 
 
 def kernels(case: Case) -> list[str]:
-    """`binpack × spread` of every profile that will run compiled."""
+    """`binpack × spread` for every profile that will run compiled."""
     return sorted({policy_title(profile) for profile in compiled_profiles(case.given, case.options)})
 
 
 def activity(case: Case) -> str:
-    """What takes the time, for people who wait: placing, or compiling what no run before has compiled."""
+    """What takes the time, for the progress line: placing, or compiling kernels that no earlier run has compiled."""
     wanted = kernels(case)
     if wanted and kernel_cache.prepare():
         wanted = [kernel for kernel in wanted if not kernel_cache.is_warm(kernel)]
@@ -118,7 +118,7 @@ def activity(case: Case) -> str:
 
 @collector_off()
 def plan(case: Case) -> PlanReport:
-    """Places everything, in the order of the groups, and says what every pending pod lacks in the end."""
+    """Place all pods, in the order of the groups, and find what each pending pod lacks at the end."""
     options = runnable(case)
     try:
         made = whatif.plan(case.given, options)

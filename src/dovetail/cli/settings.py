@@ -1,4 +1,4 @@
-"""Which policies and names are in force: command line before configuration before defaults."""
+"""Resolves policies and names: the command line overrides the configuration, which overrides the defaults."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KNOWN = Settings(
 
 
 def settle(asked: Asked, problems: Problems) -> tuple[configuration.Config, Settings]:
-    """The configuration, and the settings of pods that say nothing themselves."""
+    """The configuration, and the settings of pods that state none themselves."""
     try:
         config = configuration.load(Path(asked.config)) if asked.config else configuration.DEFAULT
     except configuration.ConfigError as error:
@@ -55,8 +55,11 @@ def settle(asked: Asked, problems: Problems) -> tuple[configuration.Config, Sett
 
 
 def with_seals(settings: Settings, path: str | None, problems: Problems) -> Settings:
-    """With the keys of this file. A file that is not there is a warning, as the Secret that it comes from is optional;
-    a file that cannot be used is refused. No message contains a key."""
+    """The settings with the keys of this file. No message contains a key.
+
+    A missing file is a warning, because the Secret that it comes from is optional. A file that cannot be used is
+    refused.
+    """
     if path is None:
         return settings
     try:
@@ -74,7 +77,7 @@ def with_seals(settings: Settings, path: str | None, problems: Problems) -> Sett
 
 
 def _allowed(asked: Asked, config: configuration.Config) -> frozenset[str] | None:
-    """The policies that pods may name; None = all. A name that no policy has is a mistake."""
+    """The policies that pods may name; None = all. Raises Refused for an unknown policy."""
     given = asked.allowed_policies or config.allowed_policies
     source = "--allow-policy" if asked.allowed_policies else f"{asked.config}: allowedPolicies"
     for name in given or ():
@@ -85,7 +88,7 @@ def _allowed(asked: Asked, config: configuration.Config) -> frozenset[str] | Non
 
 
 def with_vendors(settings: Settings, path: str | None, problems: Problems) -> Settings:
-    """HAMi's device configuration says how resources are called, where there is one."""
+    """The settings with the resource names of HAMi's device configuration, if there is one."""
     if path is None:
         return settings
     try:
@@ -100,7 +103,7 @@ def with_vendors(settings: Settings, path: str | None, problems: Problems) -> Se
 def scheduler_profiles(
     config: configuration.Config, settings: Settings, names: tuple[str, ...], source: str
 ) -> dict[str, Settings]:
-    """Scheduler name -> settings: those of the configuration, and the default for names only the command line has."""
+    """Scheduler name -> settings: those of the configuration, and the defaults for names only on the command line."""
     given = {
         name: config.schedulers.get(name, configuration.SchedulerProfile()) for name in (*config.schedulers, *names)
     }
@@ -126,7 +129,7 @@ def _profile(name: str, given: configuration.SchedulerProfile, settings: Setting
 
 
 def _cpu_profile(given: configuration.CpuProfile, beside: Profile, where: str) -> Profile:
-    """The profile of pods that ask for no device; cards are none of their business, so the chain is the others'."""
+    """The profile of pods without devices. They use no cards, so the chain of device policies is that of other pods."""
     try:
         node = parse_node_policy(given.node_policy, KNOWN.node_policies)
     except PolicyError as error:

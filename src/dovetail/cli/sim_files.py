@@ -1,4 +1,4 @@
-"""Traces of the command line read, plots and reports written; complaints become refusals."""
+"""Reads the traces of the command line, and writes plots and reports. Their errors become Refused."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from dovetail.sim.variants import compressed
 
 MOST_COMPLAINTS = 20
 NOT_TOLD = ("report", "plot", "output", "no_cache", "workers", "color")  # options that do not change a result
-DEFAULT_IN_HELP = re.compile(r"\[default: (.*)\]$")  # of options whose default is worked out later
+DEFAULT_IN_HELP = re.compile(r"\[default: (.*)\]$")  # of options whose default is computed later
 LeftOut = dict[str, int]  # file -> rows of it that were left out
 
 
 class Files(NamedTuple):
-    """Where a trace is. `order` is not there where the seed draws one."""
+    """The files of a trace. `order` is None if the seed draws one."""
 
     pods: Path
     nodes: Path
@@ -45,7 +45,7 @@ class Files(NamedTuple):
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """What the user can put right, said in lines."""
+    """Turn errors that the user can fix into Refused."""
     try:
         yield
     except TraceError as error:
@@ -55,7 +55,10 @@ def refusals() -> Iterator[None]:
 
 
 def read_cases(sources: Sequence[Files | None], asked: Wanted) -> tuple[list[TraceCase], LeftOut]:
-    """In the order of the sources, of which None is generated. What two of them share is complained of once."""
+    """The cases in the order of the sources; a source of None is generated.
+
+    A problem of a file that two sources share is reported once.
+    """
     cases, left_out = [], LeftOut()
     problems: dict[Problem, None] = {}
     for files in sources:
@@ -73,7 +76,10 @@ def read_cases(sources: Sequence[Files | None], asked: Wanted) -> tuple[list[Tra
 
 
 def _orders(path: Path, left_out: LeftOut, problems: Sequence[Problem]) -> Orders:
-    """An order counts the rows of the lists it was drawn for: without one of them it would name other pods or nodes."""
+    """The orders of a file.
+
+    An order is a list of row numbers of the original lists. If a row was left out, it would name other pods or nodes.
+    """
     wanting = [
         f"{file}: {_rows(rows)} left out, but {path} counts all of them" for file, rows in left_out.items() if rows
     ]
@@ -84,7 +90,7 @@ def _orders(path: Path, left_out: LeftOut, problems: Sequence[Problem]) -> Order
 
 
 def _say(problems: Sequence[Problem], left_out: LeftOut) -> None:
-    """Some of what was wrong, and then how many rows were left out of which file."""
+    """Print some of the problems, and then how many rows of which file were left out."""
     for costs_row, verb in ((False, "ignored"), (True, "left out")):
         alike = [problem for problem in problems if problem.costs_row == costs_row]
         for problem in alike[:MOST_COMPLAINTS]:
@@ -101,7 +107,10 @@ def _rows(count: int) -> str:
 
 
 def write_pictures(results: Sequence[Result], plot: Path | None, report: Path | None, baseline: str | None) -> None:
-    """What was written is said on stderr: stdout is for the findings. The page first: there may be nothing to plot."""
+    """Write the report and the plot.
+
+    The report is first, because there may be nothing to plot. Messages go to stderr: stdout is for results.
+    """
     origin = origin_of(click.get_current_context(), datetime.now(UTC))
     page = partial(write_report, results, baseline=baseline, origin=origin)
     for path, write in ((report, page), (plot, partial(write_plot, results))):
@@ -115,7 +124,7 @@ def write_pictures(results: Sequence[Result], plot: Path | None, report: Path | 
 
 
 def origin_of(context: click.Context, now: datetime) -> Origin:
-    """The command as it was typed, where `main` has noted it, and what each of its options is."""
+    """The command as it was typed, if `main` has recorded it, and the value of each of its options."""
     typed = context.find_root().obj
     command = shlex.join([context.find_root().command_path, *typed]) if isinstance(typed, tuple) else ""
     settings = [_setting(context, parameter) for parameter in context.command.params if parameter.name not in NOT_TOLD]

@@ -1,4 +1,4 @@
-"""Options that `replay` and `compare` share, and what they ask for. Imports nothing heavy, as --help must be quick."""
+"""Options that `replay` and `compare` share. Imports nothing heavy: --help must be fast."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_RESTART_SECONDS = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the options say beside traces, seeds and policies; None = not said."""
+    """The options other than traces, seeds and policies; None = not given."""
 
     jobs: int | None = None
     cluster: str | None = None
@@ -42,7 +42,7 @@ class Wanted:
     restart_cost: float | None = None
 
     def check(self, files: bool, generated: bool, orders: bool) -> None:
-        """Options that would do nothing are refused: whoever gave them expects something."""
+        """Raise Refused for options that would have no effect in this mode, and for values out of range."""
         if self.mode == "time":
             wrong = {"--order": orders, "--ratio": self.ratio is not None}
             reason = "is for --mode inflation; in time mode jobs arrive when the trace says"
@@ -90,7 +90,7 @@ class Wanted:
 
 
 def complete_policies(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The last of a list; behind a slash the GPU policies."""
+    """Completions for the last name of a list; after a slash, GPU policies."""
     from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
     before, comma, last = incomplete.rpartition(",")
@@ -102,7 +102,7 @@ def complete_policies(_: click.Context, __: click.Parameter, incomplete: str) ->
 
 
 def parse_seeds(text: str) -> list[int]:
-    """`42-51`, `1,2,5-7`."""
+    """The seeds of `42-51` or `1,2,5-7`."""
     found: dict[int, None] = {}
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -116,7 +116,10 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def parse_policies(values: tuple[str, ...]) -> list[str]:
-    """Lists put together. A GPU policy behind NODE/GPU that is no node policy goes on with the chain."""
+    """The policies of all lists.
+
+    After NODE/GPU, a GPU policy that is not also a node policy continues the chain.
+    """
     from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
     found: list[str] = []
@@ -132,7 +135,7 @@ def parse_policies(values: tuple[str, ...]) -> list[str]:
 
 
 def check_targets(plot: Path | None, report: Path | None) -> None:
-    """Before the work is done, not after."""
+    """Raise Refused if a file cannot be written; called before the work is done."""
     if plot is not None and plot.suffix.lower() not in (".svg", ".png"):
         raise Refused(f"--plot {plot}: the name must end in .svg or .png")
     for path in (plot, report):

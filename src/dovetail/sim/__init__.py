@@ -1,1 +1,1 @@
-"""What would happen: traces, virtual time, measures, reports. Drives the engine's Scheduler; decides nothing itself."""
+"""The simulator: traces, virtual time, measures, reports. The engine's Scheduler makes all decisions."""

@@ -1,4 +1,4 @@
-"""The rhythm of the day: how many jobs come at which hour."""
+"""The daily rhythm of generated workloads: how many jobs arrive at which hour."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ HOURLY = (-5, -7, -9, -10, -10, -9, -7, -4, 0, 4, 7, 8, 6, 7, 9, 10, 9, 6, 3, 0,
 
 
 class Rhythm:
-    """Turns evenly spread draws into arrivals with more by day than by night; the trace begins at midnight.
+    """Turns uniform draws into arrival times, with more arrivals by day than by night. The trace begins at midnight.
 
-    A Poisson process, of which the number of arrivals is given, is just that: even draws, in which time runs as fast as
-    jobs come.
+    Given the number of arrivals, a Poisson process is a set of uniform draws. A varying rate stretches or compresses
+    the time axis of these draws.
     """
 
     def __init__(self, strength: float) -> None:
@@ -22,13 +22,13 @@ class Rhythm:
         self._sums = (0.0, *accumulate(rate * HOUR for rate in self._rates))
 
     def amount(self, seconds: float) -> float:
-        """What has come by this moment; about as much as seconds have passed."""
+        """The expected amount of arrivals until `seconds`. Unit: seconds at the mean rate."""
         days, rest = divmod(seconds, DAY)
         hour = min(int(rest // HOUR), 23)
         return days * self._sums[-1] + self._sums[hour] + (rest - hour * HOUR) * self._rates[hour]
 
     def moment(self, amount: float) -> float:
-        """The inverse of `amount`."""
+        """The time in seconds at which `amount` is reached: the inverse of `amount`."""
         days, rest = divmod(amount, self._sums[-1])
         hour = min(bisect_right(self._sums, rest) - 1, 23)
         within = (rest - self._sums[hour]) / self._rates[hour] if self._rates[hour] else 0.0

@@ -1,4 +1,4 @@
-"""A trace in the engine's terms: machines become nodes, jobs become pods."""
+"""Converts a trace to the engine's model: machines become nodes, jobs become pods."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dovetail.sim.trace import WHOLE, Job, Machine
 
 MIB = 2**20
 VENDOR = "NVIDIA"
-MOST_PODS = 1001  # on a node, as in the published simulator
-SLOTS = 1000  # containers on a GPU: never what is short
+MOST_PODS = 1001  # per node, as in the published simulator
+SLOTS = 1000  # containers per GPU: so many that slots never run out
 NAMESPACE = "trace"
 Request = tuple[int, int, int, int, str]
 
 
 def nodes_of(machines: Sequence[Machine]) -> list[Node]:
-    """Of equally good nodes the smallest name is taken, so the place in the list is put before the name."""
+    """The nodes of a cluster. A name begins with the machine's position in the list: ties go to the smallest name."""
     width = len(str(len(machines)))
     return [node_of(machine, f"{n:0{width}d}.{machine.name}") for n, machine in enumerate(machines)]
 
@@ -39,7 +39,7 @@ def model_name(machine: Machine) -> str:
 
 
 def card_memory(machine: Machine) -> int:
-    """MiB of each of its GPUs; a guess where nobody says."""
+    """MiB of each GPU of the machine; UNKNOWN_MEMORY_MIB if the trace does not say."""
     return machine.gpu_memory_mib or UNKNOWN_MEMORY_MIB
 
 
@@ -51,7 +51,7 @@ def node_of(machine: Machine, name: str) -> Node:
 
 
 def pod_of(job: Job, profile: Profile, name: str) -> Pod:
-    """One pod of a job. A GPU for itself is all of its memory, too."""
+    """One pod of a job. A pod that asks for a whole GPU gets all its memory too."""
     asks: tuple[DeviceAsk, ...] = ()
     if job.gpus:
         whole = job.gpu_milli >= WHOLE
@@ -74,7 +74,7 @@ def pod_of(job: Job, profile: Profile, name: str) -> Pod:
 
 
 def uids(job: Job) -> list[str]:
-    """Of its pods."""
+    """The names of the job's pods."""
     return [job.name] if job.pods == 1 else [f"{job.name}.{n}" for n in range(job.pods)]
 
 
@@ -84,19 +84,19 @@ def group_of(job: Job, pods: Sequence[Pod]) -> Group:
 
 
 def card_index(share: Share) -> int:
-    """Which of the machine's GPUs it is a part of."""
+    """The index of the share's GPU on its machine."""
     return int(share.uuid.rpartition("/")[2])
 
 
 class Cast(NamedTuple):
-    """Jobs as a few templates: pod n is of template `kinds[n]`."""
+    """Jobs as a few templates: pod n has the template `kinds[n]`."""
 
     templates: tuple[Pod, ...]
     kinds: Ints
 
 
 def cast(jobs: Sequence[Job], profile: Profile) -> Cast:
-    """Jobs that ask for the same share a template, whatever they are called."""
+    """Templates for the jobs: jobs with equal requests share one, whatever their names."""
     seen: dict[tuple[object, ...], int] = {}
     templates: list[Pod] = []
     kinds = np.empty(len(jobs), dtype=np.int64)
@@ -110,7 +110,10 @@ def cast(jobs: Sequence[Job], profile: Profile) -> Cast:
 
 
 def request(job: Job) -> Request:
-    """What the paper tells requests apart by, CPU, share, GPUs and the models as they are written; and GPU memory."""
+    """The key that makes two requests equal.
+
+    It is the paper's key (CPU, share, GPUs, models as written in the trace), and GPU memory.
+    """
     if not job.gpus:
         return (job.cpu_milli, 0, 0, 0, "|".join(job.models))
     memory = job.gpu_memory_mib if job.gpu_milli < WHOLE else 0
@@ -118,7 +121,7 @@ def request(job: Job) -> Request:
 
 
 def typical(jobs: Iterable[Job], part: float = 0.95) -> list[tuple[Job, int]]:
-    """The most frequent requests of a trace that make up this part of it, and how often each comes."""
+    """The most frequent requests that together make up `part` of a trace, each with its number of pods."""
     example: dict[Request, Job] = {}
     times: dict[Request, int] = {}
     for job in jobs:

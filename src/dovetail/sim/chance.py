@@ -1,7 +1,7 @@
-"""Chance from a seed, the same on every machine and with every version of numpy.
+"""Random numbers from a seed, the same on every machine and with every version of numpy.
 
-Of numpy only the raw 64-bit numbers of PCG64 are used, which it promises never to change; its distributions may. And as
-libraries of mathematics differ in the last bit, exp and log are computed here from sums and products alone.
+Only the raw 64-bit numbers of numpy's PCG64 are used: numpy promises not to change them, but may change its
+distributions. Math libraries differ in the last bit, so exp and log are computed here with sums and products only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 
 
 class Chance:
-    """A stream of draws."""
+    """A stream of random draws."""
 
     def __init__(self, seed: int) -> None:
         if seed < 0:
@@ -30,11 +30,11 @@ class Chance:
         self._raw = _raw_numbers(seed)
 
     def uniform(self) -> float:
-        """At least 0, below 1."""
+        """A uniform draw: at least 0, below 1."""
         return (next(self._raw) >> 11) * 2.0**-53
 
     def below(self, count: int) -> int:
-        """0 to count − 1. The bias of the product is below count / 2⁶⁴."""
+        """A whole number from 0 to count − 1. The bias of the product is below count / 2⁶⁴."""
         return next(self._raw) * count >> 64
 
     def happens(self, probability: float) -> bool:
@@ -51,7 +51,7 @@ class Chance:
         return -mean * log(1.0 - self.uniform())
 
     def normal(self) -> float:
-        """Mean 0, deviation 1: Marsaglia's polar method, the second of each pair thrown away."""
+        """A normal draw with mean 0 and deviation 1: Marsaglia's polar method, which drops the second of each pair."""
         while True:
             x, y = 2 * self.uniform() - 1, 2 * self.uniform() - 1
             square = x * x + y * y
@@ -69,7 +69,7 @@ def _raw_numbers(seed: int) -> Iterator[int]:
 
 
 class Weighted(Generic[Item]):
-    """Items to draw from, each with a weight of its own."""
+    """Items to draw from, each with its weight."""
 
     def __init__(self, items: Sequence[tuple[Item, float]]) -> None:
         self.items = tuple(item for item, _ in items)
@@ -81,7 +81,7 @@ class Weighted(Generic[Item]):
 
 
 def log(x: float) -> float:
-    """Natural, of a positive number: twice the series of atanh((m − 1) / (m + 1)) for the mantissa m."""
+    """Natural logarithm of a positive number: twice the series of atanh((m − 1) / (m + 1)) for the mantissa m."""
     mantissa, exponent = math.frexp(x)
     if mantissa < 0.7071067811865476:
         mantissa, exponent = 2 * mantissa, exponent - 1
@@ -94,7 +94,7 @@ def log(x: float) -> float:
 
 
 def exp(x: float) -> float:
-    """2ᵏ times the Taylor series of what is left, which is below 0.35. Good for |x| up to 700."""
+    """e to the power x: 2ᵏ times the Taylor series of the rest, which is below 0.35. Valid for |x| up to 700."""
     k = round(x / LN_2)
     rest = x - k * LN_2
     term = total = 1.0

@@ -1,5 +1,7 @@
-"""When running jobs end, and when rounds begin. An end can be moved or cancelled: a job's speed changes, or the job
-is stopped."""
+"""When running jobs end, and when rounds begin.
+
+The end of a job moves if its speed changes, and is cancelled if the job is stopped.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,14 @@ NEVER = float("inf")
 
 
 class Departures:
-    """A heap with lazy deletion: an entry counts only if it is the job's latest."""
+    """The ends of running jobs: a heap with lazy deletion. An entry counts only if it is the job's latest."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int]] = []  # (when, job)
-        self._at: dict[int, float] = {}  # job -> when it ends as things stand
+        self._at: dict[int, float] = {}  # job -> its current end
 
     def set(self, job: int, at: float) -> None:
-        """The job ends then, whatever was set before; NEVER = not as things stand."""
+        """Set the end of the job and replace an earlier one. NEVER: the job has no end for now."""
         if at == NEVER:
             self.cancel(job)
         else:
@@ -28,7 +30,7 @@ class Departures:
         self._at.pop(job, None)
 
     def next_at(self) -> float:
-        """When the next job ends; NEVER where none does."""
+        """The time at which the next job ends; NEVER if no job ends."""
         heap = self._heap
         while heap:
             at, job = heap[0]
@@ -38,7 +40,7 @@ class Departures:
         return NEVER
 
     def take(self, at: float) -> list[int]:
-        """The jobs that end at `next_at()`, in the order of the trace. They are no longer due afterwards."""
+        """Remove and return the jobs that end at `next_at()`, in the order of the trace."""
         heap, due, together = self._heap, self._at, list[int]()
         while heap and heap[0][0] == at:
             job = heappop(heap)[1]
@@ -49,8 +51,11 @@ class Departures:
 
 
 class RoundClock:
-    """Rounds begin every so many seconds after `begin`; 0 = at every moment at which jobs arrived or ended, after
-    that. A round comes after all else that happens at its moment."""
+    """Rounds begin every `seconds` after `begin`.
+
+    With 0 seconds, a round begins after each moment at which jobs arrived or ended. A round comes after all other
+    events of its moment.
+    """
 
     def __init__(self, seconds: float, begin: float) -> None:
         self._seconds, self._begin, self._count = seconds, begin, 1
@@ -58,7 +63,7 @@ class RoundClock:
         self._last_resort = False
 
     def changed(self, now: float) -> None:
-        """A job arrived or ended."""
+        """Note that a job arrived or ended."""
         self._last_resort = False
         if self._seconds == 0:
             self.at = now
@@ -67,12 +72,15 @@ class RoundClock:
         self._go_to(self._count + 1)
 
     def skip_to(self, at: float) -> None:
-        """No job runs or waits before then."""
+        """Skip the rounds before `at`: no job runs or waits until then."""
         if self._seconds and at != NEVER:
             self._go_to(max(self._count, ceil((at - self._begin) / self._seconds)))
 
     def is_last_resort(self) -> bool:
-        """True once, until a job arrives or ends. Where nothing but rounds can happen, one is tried and no more."""
+        """True at the first call after a job arrived or ended, else False.
+
+        Used when only rounds can happen: one round is tried, so that rounds alone do not go on forever.
+        """
         tried, self._last_resort = self._last_resort, True
         return not tried
 

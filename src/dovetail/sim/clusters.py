@@ -1,4 +1,4 @@
-"""Clusters written in a line, such as `16xA100-SXM4-80GB:8,32xT4:4`, and the machines they stand for."""
+"""Parses a cluster written as one line, such as `16xA100-SXM4-80GB:8,32xT4:4`, into machines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dovetail.sim.gpu_models import GPU_MODELS
 from dovetail.sim.jobs_file import MOST_GPUS, MOST_MACHINES
 from dovetail.sim.trace import Machine, TraceError
 
-CPU_ONLY = "CPU"  # stands where the model would, for machines without GPU
+CPU_ONLY = "CPU"  # in place of the model, for machines without GPU
 CPU_ONLY_CORES, CPU_ONLY_GIB = 64, 256
 
 _PART = re.compile(r"([0-9]{1,9})[x×]([^:,\s]+)(?::([0-9]{1,9}))?")
@@ -17,7 +17,7 @@ _EXAMPLE = "write COUNTxMODEL:GPUS, such as 16xA100-SXM4-80GB:8,32xT4:4"
 
 
 def parse_cluster(text: str) -> tuple[Machine, ...]:
-    """Machines named after their model and numbered, in the order of the text."""
+    """The machines of the text, in its order. Each is named after its model, with a number."""
     machines: list[Machine] = []
     counts: dict[str, int] = {}  # model -> machines of it so far
     for part in text.split(","):

@@ -1,4 +1,4 @@
-"""Many runs: policies x seeds x traces, on all cores, remembered between calls."""
+"""Many runs: policies × seeds × traces, on all cores. Results are kept on disk between calls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dovetail.sim.trace import Trace, TraceError
 
 
 class TraceCase:
-    """A trace to be replayed: read from files, perhaps with published orders, or a recipe for any seed."""
+    """A trace to replay: read from files, with or without published orders, or a recipe to generate one per seed."""
 
     def __init__(self, stage: Stage, orders: Orders | None = None) -> None:
         self.stage, self.orders = stage, orders
@@ -42,7 +42,7 @@ class TraceCase:
         return self.stage.name if isinstance(self.stage, Trace) else GENERATED
 
     def under(self, seed: int) -> tuple[str, Stage]:
-        """The stage and its digest. Of a recipe, every seed makes a workload of its own."""
+        """The digest and the stage for this seed. A recipe makes a different workload for each seed."""
         if isinstance(self.stage, Trace):
             return self._digest, self.stage
         sown = replace(self.stage, workload=replace(self.stage.workload, seed=seed))
@@ -51,14 +51,14 @@ class TraceCase:
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
-    """All runs of a comparison, seed by seed, so that what is cut short can be compared still."""
+    """All runs of a comparison, seed by seed: after an interruption, the finished seeds can still be compared."""
 
     tasks: Sequence[RunTask]
     stages: Mapping[str, Stage]  # digest -> stage
 
 
 def plan(cases: Sequence[TraceCase], policies: Sequence[str], seeds: Sequence[int], setting: Setting) -> RunPlan:
-    """Raises TraceError for what cannot be run, before anything is."""
+    """The runs to make. Raises TraceError, before the first run, if one of them is impossible."""
     for policy in policies:
         profile_of(policy)
     names = [case.name for case in cases]
@@ -80,11 +80,11 @@ def plan(cases: Sequence[TraceCase], policies: Sequence[str], seeds: Sequence[in
 
 @dataclass(slots=True)
 class RunResults:
-    """What is there so far; `results` in the order of the plan, however they came."""
+    """The results so far. `results` is in the order of the plan, not in the order in which runs finished."""
 
     plan: RunPlan
-    found: dict[int, Result] = field(default_factory=dict)  # task's place in the plan -> result
-    remembered: int = 0  # of them from the cache
+    found: dict[int, Result] = field(default_factory=dict)  # index of the task in the plan -> result
+    remembered: int = 0  # how many of them came from the cache
 
     @property
     def results(self) -> list[Result]:
@@ -98,7 +98,7 @@ class RunResults:
         return [task for at, task in enumerate(self.plan.tasks) if at not in self.found]
 
 
-Say = Callable[[str, int, int], None]  # what is being done, how many of it are done, of how many
+Say = Callable[[str, int, int], None]  # (activity, steps done, steps in total)
 
 
 def run_all(
@@ -109,7 +109,7 @@ def run_all(
     workers: int | None = None,
     cache: ResultsCache | None = None,
 ) -> None:
-    """Fills in `findings` as runs finish, so that what is done outlives an interruption."""
+    """Add results to `findings` as runs finish, so that an interruption keeps them."""
     keys = {id(task): key_of(task) for task in findings.plan.tasks} if cache else {}
     if cache is not None:
         recall(findings, cache, keys)
@@ -142,7 +142,7 @@ def recall(findings: RunResults, cache: ResultsCache, keys: Mapping[int, str]) -
 
 
 def compile_all(tasks: Sequence[RunTask], say: Say) -> None:
-    """Each policy's kernel once, before the workers read it from disk."""
+    """Compile the kernel of each policy once, before the workers read it from disk."""
     wanted = {task.policy: task.setting for task in tasks if task.setting.engine == COMPILED}
     cold = [(policy, setting) for policy, setting in wanted.items() if not is_warm(policy, setting)]
     for count, (policy, setting) in enumerate(cold):
@@ -151,10 +151,13 @@ def compile_all(tasks: Sequence[RunTask], say: Say) -> None:
 
 
 def interpreted(task: RunTask) -> RunTask:
-    """The same run without numba: this process has said that it cannot compile, and its workers need not repeat it."""
+    """The same run without numba.
+
+    This process could not compile and has reported it; workers need not report it again.
+    """
     return replace(task, setting=replace(task.setting, engine=INTERPRETED))
 
 
 def order_file(pattern: Path, trace: str) -> Path:
-    """`openb_order_{trace}.npz` for any trace."""
+    """The path of a trace's order file: fills in the pattern `openb_order_{trace}.npz`."""
     return Path(str(pattern).replace("{trace}", trace))

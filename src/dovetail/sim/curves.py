@@ -1,4 +1,4 @@
-"""How a run went, as a curve per policy: the mean over its seeds, and how far single seeds were from it."""
+"""The course of a run as a curve per policy: the mean over its seeds, and the spread of the seeds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOMENTS = 240  # points of a curve over time
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """`low` and `high` are the lowest and the highest seed, or the ends of an interval of confidence."""
+    """The mean over seeds. `low` and `high`: the lowest and highest seed, or the ends of a confidence interval."""
 
     mean: list[float]
     low: list[float]
@@ -23,7 +23,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class CurveSet:
-    """One quantity of a study; every curve has a point for each x."""
+    """The curves of one quantity of a study. Every curve has a point for each x."""
 
     x: list[float]
     by_policy: Mapping[str, Curve]
@@ -42,7 +42,7 @@ def fragmented_of_idle_by_arrived(study: Study[Inflation]) -> CurveSet:
 
 
 def gained_by_arrived(study: Study[Inflation]) -> CurveSet:
-    """Allocation minus that of the baseline, seed by seed: the mean, and its interval of confidence."""
+    """Allocation minus that of the baseline, seed by seed: the mean and its confidence interval."""
     arrived = _reached_by_all(study)
     base = study.runs[study.baseline]
     found = {}
@@ -67,7 +67,10 @@ def waiting_by_hour(study: Study[Timed]) -> CurveSet:
 
 
 def parting_point(curves: CurveSet) -> float:
-    """The x a little before the means are a tenth as far apart as they ever get: from here on a picture is worth it."""
+    """The x from which a plot of the curves is worth showing.
+
+    It is a little before the gap between the means reaches a tenth of its maximum.
+    """
     means = [curve.mean for curve in curves.by_policy.values()]
     gaps = [max(point) - min(point) for point in zip(*means, strict=True)]
     if not any(gaps):
@@ -77,7 +80,7 @@ def parting_point(curves: CurveSet) -> float:
 
 
 def _by_arrived(study: Study[Inflation], of: Callable[[Column], float]) -> CurveSet:
-    """Over the columns that every run reached."""
+    """Curves over the columns that every run reached."""
     arrived = _reached_by_all(study)
     return CurveSet(
         [float(at) for at in arrived],
@@ -95,7 +98,7 @@ def _reached_by_all(study: Study[Inflation]) -> list[int]:
 
 
 def _by_hour(study: Study[Timed], of: Callable[[Sample], float]) -> CurveSet:
-    """Over equal stretches of time, until the last run was over."""
+    """Curves over equal intervals of time, until the end of the last run."""
     runs = [run for by_seed in study.runs.values() for run in by_seed.values()]
     end = max((run.samples[-1].at for run in runs if run.samples), default=0.0)
     if end <= 0:
@@ -123,7 +126,7 @@ def _with_confidence(points: Sequence[Sequence[float]]) -> Curve:
 
 
 def averages(samples: Sequence[Sample], of: Callable[[Sample], float], end: float) -> list[float]:
-    """What held on average in each of MOMENTS equal stretches from 0 to `end`. A sample holds until the next one."""
+    """The average in each of MOMENTS equal intervals from 0 to `end`. A sample holds until the next one."""
     width = end / MOMENTS
     sums = [0.0] * MOMENTS
     for at, sample in enumerate(samples):
@@ -133,7 +136,7 @@ def averages(samples: Sequence[Sample], of: Callable[[Sample], float], end: floa
 
 
 def _spread_over(sums: list[float], start: float, until: float, value: float) -> None:
-    """Adds the value to each stretch for the part of it that lies between `start` and `until`."""
+    """Add the value to each interval, times the part of it that lies between `start` and `until`."""
     for stretch in range(int(start), min(int(until) + 1, len(sums))):
         covered = min(until, stretch + 1) - max(start, stretch)
         if covered > 0:

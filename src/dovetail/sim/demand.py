@@ -1,4 +1,4 @@
-"""How much of a cluster's GPUs jobs ask for, in milli: the larger of what they ask of compute and of memory."""
+"""How much GPU jobs ask for, in milli: the larger of compute and memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Models = tuple[str, ...]  # sorted
 
 
 class Acceptance:
-    """Which of a cluster's models jobs accept, by the engine's rule: `A100` accepts `A100-SXM4-80GB`."""
+    """Which of a cluster's GPU models a job accepts, by the engine's rule: `A100` accepts `A100-SXM4-80GB`."""
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         self.models: Models = tuple(sorted({model_name(machine) for machine in machines if machine.gpus}))
@@ -27,7 +27,10 @@ class Acceptance:
 
 
 class Demand:
-    """Memory is a part of a card only once it is known which: it counts as what it is of the largest accepted one."""
+    """The GPU demand of jobs in milli.
+
+    The card is not known yet, so memory counts as a part of the largest card that the job accepts.
+    """
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         self.acceptance = Acceptance(machines)
@@ -38,11 +41,11 @@ class Demand:
                 self._memory[model] = max(self._memory.get(model, 0), card_memory(machine))
 
     def of(self, job: Job) -> int:
-        """Of all its pods."""
+        """Milli of all pods of the job."""
         return job.pods * job.gpus * self.share(job)
 
     def share(self, job: Job) -> int:
-        """Of each of its GPUs."""
+        """Milli of each GPU that the job asks for."""
         if not job.gpu_memory_mib or job.gpu_milli >= WHOLE:
             return job.gpu_milli
         largest = max((self._memory[model] for model in self.acceptance.of(job)), default=0)

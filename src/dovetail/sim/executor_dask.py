@@ -1,4 +1,4 @@
-"""Runs on a cluster of dask.distributed, whose workers have dovetail installed."""
+"""Makes runs on a dask.distributed cluster. Its workers need dovetail installed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Dask:
             raise CannotRun(f"dask://{address}: no scheduler answers ({type(error).__name__})") from error
 
     def results(self, tasks: Iterable[RunTask], stages: Mapping[str, Stage]) -> Finished:
-        """A stage is sent once and then goes from worker to worker."""
+        """Results as runs finish. A stage is sent once; workers then pass it on to each other."""
         try:
             workers = sum(self._client.nthreads().values())
             if not workers:

@@ -1,4 +1,4 @@
-"""Runs on a cluster of ray, whose workers have dovetail installed; or on a ray of this machine."""
+"""Makes runs on a ray cluster whose workers have dovetail installed, or on a ray of this machine."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Ray:
     local = False
 
     def __init__(self, address: str | None, workers: int | None = None) -> None:
-        """Without address, a ray of this machine, which ends with us."""
+        """Connect to the cluster at `address`; without one, start a ray on this machine that ends with this process."""
         try:
             import ray
         except ImportError as missing:
             raise CannotRun("ray is not installed: pip install 'dovetail[ray]'") from missing
         self._ray: Any = ray
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing about our runs is sent anywhere
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # ray must send nothing about these runs
         options: dict[str, Any] = {"address": address}
         if address is None:
             options = {"address": "local", "num_cpus": workers, "_node_ip_address": "127.0.0.1"}  # loopback only

@@ -1,6 +1,6 @@
-"""Where runs are made: in this process, in processes of this machine, or on a cluster of dask or ray.
+"""Where runs are made: in this process, in processes of this machine, or on a dask or ray cluster.
 
-An executor takes tasks and gives results back as they finish, in any order. It holds only a few tasks and results at a
+An executor takes tasks and yields results as they finish, in any order. It holds only a few tasks and results at a
 time, however many there are.
 """
 
@@ -24,26 +24,29 @@ from typing import Protocol
 from dovetail.sim.results import Result
 from dovetail.sim.runs import RunTask, Stage, run
 
-AHEAD = 2  # tasks per worker that are handed out
+AHEAD = 2  # tasks per worker that are handed out ahead
 Finished = Generator[tuple[RunTask, Result], None, None]
 
 
 class CannotRun(RuntimeError):
-    """An executor that is not there, and what would help."""
+    """The executor is not available; the message says what would help."""
 
 
 class Executor(Protocol):
-    """`local`: kernels that this process has compiled are there for the workers, too."""
+    """Makes runs. `local`: the workers can read the kernels that this process has compiled."""
 
     local: bool
 
     def results(self, tasks: Iterable[RunTask], stages: Mapping[str, Stage]) -> Finished:
-        """`stages` by digest: those that tasks name. Closing the iterator ends what still runs."""
+        """Yield each task with its result. `stages`, by digest, are those that the tasks name.
+
+        Closing the iterator ends the runs that are still going on.
+        """
         ...
 
 
 def executor_on(where: str | None, workers: int | None = None, tasks: int | None = None) -> Executor:
-    """`None` is this machine; `ray`, `ray://HOST:PORT` and `dask://HOST:PORT` are clusters."""
+    """The executor for `where`: None is this machine; `ray`, `ray://HOST:PORT` and `dask://HOST:PORT` are clusters."""
     if where is None:
         count = min(workers or cores(), tasks or 1)
         return ProcessPool(count) if count > 1 else Here()
@@ -60,14 +63,14 @@ def executor_on(where: str | None, workers: int | None = None, tasks: int | None
 
 
 def cores() -> int:
-    """That this process may use."""
+    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 class Here:
-    """One after another in this process."""
+    """Makes the runs one after another in this process."""
 
     local = True
 
@@ -77,7 +80,10 @@ class Here:
 
 
 class ProcessPool:
-    """Processes of this machine. Stages go through files, so that a worker holds no more than it needs."""
+    """Makes the runs in processes of this machine.
+
+    Stages go through files, so that a worker loads only what it needs.
+    """
 
     local = True
 
@@ -109,7 +115,7 @@ class ProcessPool:
 
 
 def end_with_parent() -> None:
-    """End this worker when the process that started it ends, however that happens: nobody else would."""
+    """End this worker when the process that started it ends, even if that process is killed."""
     parent = parent_process()
     if parent is not None:
         sentinel = parent.sentinel
@@ -128,7 +134,10 @@ def _stage(folder: str, digest: str) -> Stage:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """A process that begins in here never sees Ctrl-C: it is this one's to say when workers end."""
+    """Block SIGINT for processes that are started here: they inherit the mask.
+
+    Ctrl-C then reaches only this process, which ends the workers.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -140,7 +149,7 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
-    """Without waiting for runs that nobody wants any more."""
+    """End the workers without waiting for their runs: their results are no longer needed."""
     busy = list((pool._processes or {}).values())
     pool.shutdown(wait=False, cancel_futures=True)
     for process in busy:

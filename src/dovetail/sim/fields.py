@@ -1,6 +1,7 @@
-"""What a field of a trace file may hold. The same rules read CSV cells (text) and JSON values, and check what we write.
+"""What a field of a trace file may hold. The same rules check CSV cells (text), JSON values, and what Dovetail writes.
 
-Limits are far above any cluster, so that a slip or a hostile file is found here and not as an overflow in the ledger.
+The limits are far above any real cluster. A typing error or a hostile file is reported here, and not as an overflow in
+the ledger.
 """
 
 from __future__ import annotations
@@ -13,26 +14,27 @@ MOST_MILLI = MOST_MIB = 1_000_000_000  # a million cores, about 950 TiB
 MOST_SECONDS = 1e12
 LONGEST_NAME = 253
 
-_WHOLE_NUMBER = re.compile(r"([+-]?[0-9]{1,18})(\.0*)?")  # "12.0" too: spreadsheets write it where cells are empty
+# also "12.0": spreadsheets write it in columns with empty cells
+_WHOLE_NUMBER = re.compile(r"([+-]?[0-9]{1,18})(\.0*)?")
 _NUMBER = re.compile(r"[+-]?([0-9]{1,400}(\.[0-9]{0,400})?|\.[0-9]{1,400})([eE][+-]?[0-9]{1,3})?")
 
 
 class Wrong(ValueError):
-    """A value that its field cannot hold; the message ends the sentence "`value` is not …"."""
+    """A value that its field cannot hold. The message completes the sentence "`value` is not …"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column of a CSV file or a key of a JSON object. Absent ones take the default of what is built from them."""
+    """A column of a CSV file or a key of a JSON object. An absent field takes the default of the record."""
 
     name: str
     parse: Callable[[object], object]  # raises Wrong
-    fix: str  # what to do about a wrong value
+    fix: str  # advice for a wrong value
     required: bool = False
 
 
 def shown(value: object) -> str:
-    """A value as errors quote it: short, and nothing that would break a terminal."""
+    """The value as errors quote it: short, without characters that would disturb a terminal."""
     try:
         text = repr(value[:80] if isinstance(value, str) else value)
     except RecursionError:
@@ -41,7 +43,7 @@ def shown(value: object) -> str:
 
 
 def whole(low: int, high: int) -> Callable[[object], int]:
-    """Whole numbers from `low` to `high`."""
+    """A parser for whole numbers from `low` to `high`."""
 
     def parse(value: object) -> int:
         number: int | None = None
@@ -59,7 +61,7 @@ def whole(low: int, high: int) -> Callable[[object], int]:
 
 
 def seconds(value: object) -> float:
-    """Neither negative nor NaN nor infinite."""
+    """A number of seconds: not negative, not NaN, not infinite."""
     number: float | None = None
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         number = float(value)
@@ -78,12 +80,15 @@ def name(value: object) -> str:
 
 
 def label(value: object) -> str:
-    """As a name, but it may be empty."""
+    """Like `name`, but may be empty."""
     return "" if value == "" else name(value)
 
 
 def models(value: object) -> tuple[str, ...]:
-    """`A|B`, or a JSON list. Order and repetition are kept: people group by the text as it stands in the file."""
+    """The models in `A|B` or in a JSON list.
+
+    Order and repetition are kept: requests are grouped by the text of the file.
+    """
     parts = value.split("|") if isinstance(value, str) and value else value
     if not isinstance(parts, list | tuple):
         raise Wrong("a list of GPU models such as T4|A10")

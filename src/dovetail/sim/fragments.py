@@ -1,4 +1,4 @@
-"""GPU that is idle and yet of no use to typical pods, after each decision: read off the log of a replay."""
+"""Fragments (idle GPU that typical pods cannot use) after each decision, computed from the log of a replay."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ from dovetail.sim.cast import card_index
 
 
 class EmptyCluster(NamedTuple):
-    """The nodes before the first decision, by the engine's rows."""
+    """The nodes before the first decision, in the order of the ledger's rows."""
 
-    kind: Ints  # [node]: of its GPUs
+    kind: Ints  # [node]: the kind of its GPUs
     cards: Ints  # [node]
     memory: Ints  # [node]: MiB of each of its GPUs
     cpu: Ints  # [node]: milli left
-    held: Ints  # [node, card, compute and memory]: that somebody has
+    held: Ints  # [node, card, compute and memory]: held by pods
     left: Ints  # [node, card]: milli left, the smaller of compute and memory
-    outlook: Ints  # typical pods, as policies/outlook.py lays them out
+    outlook: Ints  # typical pods, in the layout of policies/outlook.py
 
 
 def empty_cluster(scheduler: Scheduler) -> EmptyCluster:
-    """Also where no policy needed to know typical pods: the measure does."""
+    """The nodes of a fresh scheduler.
+
+    Prepares the outlook even if no policy needs it: the measure of fragments does.
+    """
     scheduler.outlook.prepare()
     size, rows = len(scheduler.ledger.nodes), scheduler.ledger.rows
     cards = rows.fact[:size, 0].copy()
@@ -47,7 +50,7 @@ def empty_cluster(scheduler: Scheduler) -> EmptyCluster:
 class DecisionLog(NamedTuple):
     """Decisions as arrays."""
 
-    rows: Ints  # [pod]: where it is, or NONE
+    rows: Ints  # [pod]: its node's row, or NONE
     starts: Ints  # [pod]: its first line of `taken`
     taken: Ints  # [line]: card, compute in milli, MiB
 
@@ -62,7 +65,7 @@ def log_of(made: Sequence[Decision], row_of: Mapping[str, int]) -> DecisionLog:
 
 
 def follow(cluster: EmptyCluster, made: DecisionLog, cpu: Ints, compiled: bool) -> tuple[Floats, Ints]:
-    """Milli of fragments, and in use, after each decision; `cluster` is brought up to where they lead."""
+    """Milli of fragments, and milli in use, after each decision. Changes `cluster` to the state after the last one."""
     after, used = np.empty(len(made.rows), dtype=np.int64), np.empty(len(made.rows), dtype=np.int64)
     (builder(True, True) if compiled else builder(False)).run(
         follow_entry,
@@ -93,7 +96,10 @@ def follow_entry(
     after: Ints,
     used: Ints,
 ) -> None:
-    """Fragments in milli times the number of typical pods, which keeps them exact."""
+    """Compute `after` and `used`.
+
+    Fragments are in milli × the number of typical pods, so that they stay exact integers.
+    """
     total, in_use = 0, 0
     for i in range(len(kind)):
         total += fragments(outlook, kind[i], cpu_left[i], left[i], cards[i])

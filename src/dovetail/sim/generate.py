@@ -1,4 +1,7 @@
-"""Workloads out of a seed, for people without a trace: the same parameters give the same bytes on any machine."""
+"""Workloads generated from a seed, for users without a trace.
+
+The same parameters give the same bytes on any machine.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,14 @@ from dovetail.sim.trace import WHOLE, Job, Machine, Trace, TraceError
 from dovetail.sim.workload import Workload
 
 GANG_SIZES = Weighted(((2, 5.0), (4, 3.0), (8, 2.0)))
-MULTI_SIGMA = 0.8  # jobs of several GPUs vary more in length: 2.7 in openb, where all together have 1.9
-SWEEP_SIGMA = 0.3  # jobs of one burst resemble each other
+MULTI_SIGMA = 0.8  # added for jobs of several GPUs, which vary more in length: 2.7 in openb, against 1.9 of all jobs
+SWEEP_SIGMA = 0.3  # jobs of one burst are similar
 BURST_GAP = 5.0  # seconds between two jobs of a burst, on average
 URGENT = 100  # priority
-SECOND_MODEL = 0.3  # of the jobs that name a model, those that accept another one, too
+SECOND_MODEL = 0.3  # of the jobs that name a model: the share that accepts a second one
 
-# Who the tenants are, and how much more of a kind they have than others; again from the first after the last.
+# The tenants, and the factor by which each has more (or fewer) jobs of a kind than others. After the last, the list
+# begins again.
 TENANTS: tuple[tuple[str, dict[Kind, float]], ...] = (
     ("serving", {SHARE: 3.0}),
     ("research", {ONE_GPU: 3.0}),
@@ -29,7 +33,7 @@ TENANTS: tuple[tuple[str, dict[Kind, float]], ...] = (
 
 
 def generate(workload: Workload, machines: Sequence[Machine]) -> Trace:
-    """A trace on these machines; its jobs are named in order of arrival."""
+    """A trace on these machines. Its jobs are named in order of arrival."""
     if not machines:
         raise TraceError("the cluster has no machine; add some")
     site = Site(machines)
@@ -49,11 +53,11 @@ def generate(workload: Workload, machines: Sequence[Machine]) -> Trace:
 
 
 def _bursts(workload: Workload, site: Site, chance: Chance) -> Iterator[list[Job]]:
-    """Jobs that come together; most come alone."""
+    """Jobs that arrive together; most arrive alone."""
     one, share, many = 1 - workload.cpu_only - workload.share - workload.multi_gpu, workload.share, workload.multi_gpu
     kinds = Weighted(((CPU_ONLY, workload.cpu_only), (SHARE, share), (ONE_GPU, max(one, 0.0)), (MULTI_GPU, many)))
     tenants = {kind: _tenants(workload.tenants, kind) for kind in kinds.items}
-    # so that the wanted share of jobs, not of arrivals, comes in bursts
+    # the probability per arrival, so that the wanted share of jobs (not of arrivals) is in bursts
     burst = workload.bursts / (workload.bursts + (1 - workload.bursts) * workload.burst_size)
     left = workload.jobs
     while left:
@@ -67,7 +71,7 @@ def _bursts(workload: Workload, site: Site, chance: Chance) -> Iterator[list[Job
 
 
 def _tenants(count: int, kind: Kind) -> Weighted[str]:
-    """Of one kind of job. The second tenant has half as much as the first, the third a third, and so on."""
+    """The tenants of one kind of job, with their weights: 1, 1/2, 1/3 and so on, times their factor for this kind."""
     weights = []
     for number in range(count):
         role, bias = TENANTS[number % len(TENANTS)]
@@ -77,7 +81,10 @@ def _tenants(count: int, kind: Kind) -> Weighted[str]:
 
 
 def _job(kind: Kind, workload: Workload, site: Site, chance: Chance) -> Job:
-    """Without name, tenant and arrival; some machine can take each of its pods, and the empty cluster all of them."""
+    """A job without name, tenant and arrival.
+
+    Some machine can take each of its pods, and the empty cluster can take all of them.
+    """
     shape = SHAPES[kind].draw(chance)
     sigma = workload.sigma + (MULTI_SIGMA if kind == MULTI_GPU and workload.sigma else 0.0)
     job = Job(
@@ -102,7 +109,7 @@ def _job(kind: Kind, workload: Workload, site: Site, chance: Chance) -> Job:
 
 
 def _models(job: Job, site: Site, chance: Chance) -> tuple[str, ...]:
-    """One or two of the models that have enough GPUs in a machine, by how many there are."""
+    """One or two models that have enough GPUs in one machine, drawn by the number of their GPUs."""
     choice = Weighted(site.models_with(job.gpus))
     first = choice.draw(chance)
     second = choice.draw(chance) if chance.happens(SECOND_MODEL) else first
@@ -110,7 +117,10 @@ def _models(job: Job, site: Site, chance: Chance) -> tuple[str, ...]:
 
 
 def _gpu_memory(job: Job, site: Site, chance: Chance) -> int:
-    """About the same part of the memory as of the compute, of the smallest GPU that the job accepts; 0 = not known."""
+    """MiB that a job asks for; 0 if the GPUs' memory is not known.
+
+    It is about the same part of the memory as of the compute, of the smallest GPU that the job accepts.
+    """
     smallest = min(machine.gpu_memory_mib for machine in site.hosts(job))
     part = smallest * job.gpu_milli * (0.6 + 0.4 * chance.uniform()) / WHOLE
     return min(smallest, max(256, int(part) // 256 * 256))
@@ -130,7 +140,7 @@ def _to_milliseconds(seconds: float) -> float:
 
 
 def _span(workload: Workload, machines: Sequence[Machine], jobs: Sequence[Job]) -> float:
-    """Seconds in which jobs arrive, so that they bring the wanted load: of GPUs, or of CPUs where nobody wants GPUs."""
+    """Seconds in which the jobs must arrive to reach the wanted load of GPUs, or of CPUs if no job asks for GPUs."""
     demand = Demand(machines)
     offered = sum(demand.of(job) * (job.duration or 0.0) for job in jobs)
     capacity = sum(machine.gpus for machine in machines) * WHOLE

@@ -1,4 +1,4 @@
-"""GPU models and the machines they usually sit in: what the loaders fill in, and the generator builds clusters of."""
+"""GPU models and their usual machines. Loaders take missing values from here, and the generator builds clusters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class GpuModel(NamedTuple):
     host_gib: int  # likewise
 
 
-# As nvidia-smi reports the memory. G2 and G3 are anonymous in the openb trace; their 32 GiB are a guess of ours.
+# Memory as nvidia-smi reports it. G2 and G3 are anonymous in the openb trace; their 32 GiB are our guess.
 GPU_MODELS: dict[str, GpuModel] = {
     "T4": GpuModel(15_360, 4, 24, 96),
     "P100": GpuModel(16_384, 2, 16, 64),

@@ -1,4 +1,4 @@
-"""Inflation: pods come one after another and stay, until they ask for more than the cluster has (the FGD paper)."""
+"""Inflation: pods arrive one after another and stay, until they ask for more than the cluster has (the FGD paper)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from dovetail.sim.results import Column, Inflation, ModelUse, NodeMap
 from dovetail.sim.stage import expected, stage
 from dovetail.sim.trace import WHOLE, Job, Machine, Trace
 
-LAST_COLUMN = 130  # of the paper's analysis
-CHUNK = 16_384  # pods a call: Ctrl-C and progress come in between
+LAST_COLUMN = 130  # of the FGD paper's analysis
+CHUNK = 16_384  # pods per call: Ctrl-C and progress are handled between calls
 Progress = Callable[[int], None]
 
 
@@ -36,13 +36,13 @@ def replay(
     mode: str = "compiled",
     progress: Progress | None = None,
 ) -> Inflation:
-    """One run. `told`: policies that prepare for typical pods are given those of the trace, else they learn."""
+    """Make one run. `told`: joint policies are given the typical pods of the trace, otherwise they learn them."""
     arriving, machines = list(order.jobs(trace)), order.machines(trace)
     jobs = [pod for job in arriving for pod in _single(job)]
     scheduler = stage(trace, machines, policy, told, mode)
     players = cast.cast(jobs, profile_of(policy))
     for template in players.templates:
-        scheduler.requests.signature(template)  # known from the start, like the nodes
+        scheduler.requests.signature(template)  # intern the requests before the clock starts, as for the nodes
     scheduler.ledger.make_room(len(jobs), sum(max(1, job.gpus) for job in jobs))
     made: list[fragments.DecisionLog] = []
     seconds, done = 0.0, 0
@@ -76,7 +76,10 @@ def _single(job: Job) -> list[Job]:
 
 
 def _portions(arriving: Sequence[Job], pods: Sequence[Job], players: cast.Cast) -> Iterator[Sequence[Group]]:
-    """As a stream, which is fastest, where there are no gangs; all pods of a gang are placed, or none is."""
+    """The pods in portions of CHUNK.
+
+    Without gangs, a portion is a stream, which is fastest. Of a gang, all pods are placed or none.
+    """
     names = [pod.name for pod in pods]
     if len(arriving) == len(pods):
         for start in range(0, len(pods), CHUNK):
@@ -105,8 +108,8 @@ def _columns(
     made: Sequence[fragments.DecisionLog],
     compiled: bool,
 ) -> dict[str, Column]:
-    """One per percent of the capacity that arrivals asked for, as the paper's analysis makes them."""
-    if not scheduler.outlook.told:  # the measure is of the trace, whatever the policy knew
+    """One column per percent of the GPU capacity that arrivals asked for, as in the paper's analysis."""
+    if not scheduler.outlook.told:  # the measure uses the typical pods of the trace, whatever the policy knew
         scheduler.outlook.expect(expected(trace, "first-fit"))
     cluster, at, fragmented, used = fragments.empty_cluster(scheduler), 0, [], []
     cpu = np.array([job.cpu_milli for job in jobs], dtype=np.int64)
@@ -120,8 +123,11 @@ def _columns(
 
 
 def columns(demand: Ints, used: Ints, fragmented: Floats, capacity: int) -> dict[str, Column]:
-    """Column c is the mean over the arrivals at which demand was c percent; an empty one is its neighbour's, or the
-    one before: a large job may take arrivals several percent further, and after the last one nothing changes."""
+    """Column c: the mean over the arrivals at which demand was c percent of the capacity.
+
+    A column without arrivals takes the value of a neighbour, or of the column before. One large job can raise the
+    demand by several percent, and nothing changes after the last arrival.
+    """
     if not len(demand) or not capacity:
         return {}
     allocated = np.round(100 * used / capacity, 2)
@@ -135,7 +141,7 @@ def columns(demand: Ints, used: Ints, fragmented: Floats, capacity: int) -> dict
     ]
     found: dict[str, Column] = {}
     first = int(np.flatnonzero(times)[0])
-    shown = Column(0.0, *(round(float(mean[first]), 4) for mean in means[1:]))  # before anybody came
+    shown = Column(0.0, *(round(float(mean[first]), 4) for mean in means[1:]))  # before the first arrival
     for c in range(max(last, LAST_COLUMN) + 1):
         near = next((n for n in (c, c + 1, c - 1) if 0 <= n <= last and times[n]), None)
         if near is not None:
@@ -145,7 +151,7 @@ def columns(demand: Ints, used: Ints, fragmented: Floats, capacity: int) -> dict
 
 
 def final_state(scheduler: Scheduler, machines: Sequence[Machine]) -> dict[str, Any]:
-    """What is left in the end, from the ledger itself."""
+    """The nodes, GPUs and models at the end of a run, read from the ledger."""
     rows = scheduler.ledger.rows
     models: dict[str, list[Machine]] = {}
     nodes, idle_nodes = [], 0

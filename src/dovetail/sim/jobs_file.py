@@ -11,9 +11,9 @@ from dovetail.sim.fields import MOST_MIB, MOST_MILLI, Field, Wrong, label, model
 from dovetail.sim.rows import Misfit, Problem, Values, read, write
 from dovetail.sim.trace import WHOLE, Job, Machine, TraceError
 
-MOST_GPUS = 1_024  # of a pod, of a machine
+MOST_GPUS = 1_024  # per pod, and per machine
 MOST_PODS = MOST_MACHINES = 100_000
-HIGHEST_PRIORITY = 2_000_001_000  # what Kubernetes gives system-node-critical
+HIGHEST_PRIORITY = 2_000_001_000  # of the Kubernetes class system-node-critical, the highest one
 
 _CPU = Field("cpu_milli", whole(0, MOST_MILLI), "1000 is one core")
 _MEMORY = Field("memory_mib", whole(0, MOST_MIB), "1024 is one GiB")
@@ -44,17 +44,17 @@ MACHINE_FIELDS = (
 
 
 def read_jobs(path: Path, skip_bad: bool = False) -> tuple[list[Job], list[Problem]]:
-    """Jobs in the order of the file, and what was wrong with the file (none but with `skip_bad`)."""
+    """Jobs in the order of the file, and the problems of the file (only with `skip_bad`; otherwise they are raised)."""
     return read(path, JOB_FIELDS, lambda values, _: (job_of(values),), "jobs", skip_bad)
 
 
 def read_machines(path: Path, skip_bad: bool = False) -> tuple[list[Machine], list[Problem]]:
-    """Machines in the order of the file, those with a `count` as NAME-0, NAME-1, …; and what was wrong."""
+    """Machines in the order of the file, and its problems. A machine with a `count` becomes NAME-0, NAME-1, …"""
     return read(path, MACHINE_FIELDS, lambda values, _: _machines_of(values), "machines", skip_bad)
 
 
 def job_of(values: Values) -> Job:
-    """A job of checked values. Whoever asks for GPUs and says no more wants them for themselves."""
+    """A job of checked values. A job that asks for GPUs, and for no part of them, gets whole GPUs."""
     if values.get("gpus") and "gpu_milli" not in values and not values.get("gpu_memory_mib"):
         values = {**values, "gpu_milli": WHOLE}
     job = Job(**values)
@@ -73,19 +73,19 @@ def _machines_of(values: Values) -> tuple[Machine, ...]:
 
 
 def write_jobs(path: Path, jobs: Iterable[Job]) -> None:
-    """What `read_jobs` reads back exactly."""
+    """Write jobs so that `read_jobs` reads back equal ones."""
     rows = [_row(job, JOB_FIELDS) for job in jobs]
     write(path, rows, [field.name for field in JOB_FIELDS])
 
 
 def write_machines(path: Path, machines: Iterable[Machine]) -> None:
-    """What `read_machines` reads back exactly: one row per machine, no `count`."""
+    """Write machines so that `read_machines` reads back equal ones: one row per machine, without `count`."""
     columns = MACHINE_FIELDS[:-1]
     write(path, [_row(machine, columns) for machine in machines], [field.name for field in columns])
 
 
 def _row(record: Job | Machine, columns: Sequence[Field]) -> Values:
-    """Without what has its default anyway. Refuses what could not be read back."""
+    """The fields that differ from their defaults. Raises TraceError for a value that could not be read back."""
     defaults = {field.name: field.default for field in fields(record) if field.default is not MISSING}
     row: Values = {}
     for field in columns:
@@ -101,12 +101,12 @@ def _row(record: Job | Machine, columns: Sequence[Field]) -> Values:
 
 
 def _default_depends(record: Job | Machine, field: Field) -> bool:
-    """`gpu_milli` that is not said is 1000 for some and 0 for others."""
+    """True for `gpu_milli` of a GPU job: if absent, it is read as 1000, or as 0 if GPU memory is given."""
     return field.name == "gpu_milli" and record.gpus > 0
 
 
 def _plain(value: Any) -> Any:
-    """Whole seconds as integers, which people read more easily; equal to what they were."""
+    """The value for a file: whole seconds as integers, which are easier to read and equal; tuples as lists."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return list(value) if isinstance(value, tuple) else value

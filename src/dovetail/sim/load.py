@@ -1,4 +1,4 @@
-"""Traces from files, whichever format they are in: openb's lists are known by their headers."""
+"""Reads traces from files in any supported format. The lists of openb are recognised by their headers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ POD_LIST = "openb_pod_list_"
 
 
 def load_trace(nodes_path: Path, pods_path: Path, skip_bad: bool = False) -> tuple[Trace, list[Problem]]:
-    """The trace, jobs in order of arrival, and what was wrong with the files (nothing but with `skip_bad`).
+    """The trace, with jobs in order of arrival, and the problems of the files (only with `skip_bad`).
 
-    Raises TraceError, which names file, line and field, where a file or (without `skip_bad`) a row is wrong.
+    Raises TraceError with file, line and field if a file is wrong or, without `skip_bad`, if a row is wrong.
     """
     machines, machine_problems = load_machines(nodes_path, skip_bad)
     jobs, job_problems = load_jobs(pods_path, skip_bad)
@@ -35,12 +35,15 @@ def load_jobs(path: Path, skip_bad: bool = False) -> tuple[list[Job], list[Probl
 
 
 def by_arrival(trace: Trace) -> Trace:
-    """Jobs that arrive together stay as they are: by name those of openb, as in the file others."""
+    """The trace with its jobs sorted by arrival.
+
+    Jobs that arrive together keep their order: by name for openb, else as in the file.
+    """
     return replace(trace, jobs=tuple(sorted(trace.jobs, key=lambda job: job.arrival)))
 
 
 def trace_name(path: Path) -> str:
-    """`default` of openb_pod_list_default.csv.gz, `jobs` of jobs.jsonl."""
+    """The name of the trace: `default` for openb_pod_list_default.csv.gz, `jobs` for jobs.jsonl."""
     name = path.name
     while (suffix := Path(name).suffix.lower()) in FORMATS or suffix == ".gz":
         name = name[: -len(suffix)]

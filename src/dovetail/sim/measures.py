@@ -1,4 +1,4 @@
-"""What a run in time mode amounts to: waits, use of the GPUs over time and by whom, and the cluster at its busiest."""
+"""Measures of a run in time mode: waits, use of the GPUs over time and by tenant, and the cluster at its busiest."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ MILLI_SECONDS_AN_HOUR = WHOLE * 3600  # milli of a GPU × seconds in a GPU-hour
 
 @dataclass(slots=True)
 class Load:
-    """What pods have of one machine at a moment. Lists are by GPU."""
+    """What pods hold of one machine at a moment. Lists are by GPU."""
 
     machine: Machine
     pods: int = 0
     cpu_milli: int = 0
     compute: list[int] = field(init=False)
     memory: list[int] = field(init=False)
-    held: list[int] = field(init=False)  # shares, so that one of nothing counts, too
+    held: list[int] = field(init=False)  # number of shares: a share of 0 milli and 0 MiB counts too
 
     def __post_init__(self) -> None:
         self.compute, self.memory, self.held = ([0] * self.machine.gpus for _ in range(3))
 
     def add(self, job: Job, shares: Iterable[Share]) -> None:
-        """One pod of the job."""
+        """Add one pod of the job."""
         self.pods += 1
         self.cpu_milli += job.cpu_milli
         for share in shares:
@@ -52,7 +52,7 @@ class Load:
 
     @property
     def taken(self) -> list[int]:
-        """Milli of each GPU: of its compute or of its memory, whichever is more."""
+        """Milli taken of each GPU: the larger of its compute and its memory."""
         memory = cast.card_memory(self.machine)
         held = zip(self.compute, self.memory, strict=True)
         return [WHOLE - part_left(WHOLE, milli, memory, mib) for milli, mib in held]
@@ -64,11 +64,11 @@ class Load:
 
 @dataclass(slots=True)
 class Steps:
-    """What holds from one moment to the next; amounts in milli. The last step has no length."""
+    """The state from each moment to the next; amounts in milli. The last step has no length."""
 
     times: list[float] = field(default_factory=list)
     idle: list[int] = field(default_factory=list)
-    wanted: list[int] = field(default_factory=list)  # of what is idle
+    wanted: list[int] = field(default_factory=list)  # the part of `idle` that waiting jobs could use
     waiting: list[int] = field(default_factory=list)  # jobs
 
     def add(self, at: float, pending: IdleAndWaiting) -> None:
@@ -81,7 +81,7 @@ class Steps:
 def measured(
     jobs: Sequence[Job], lives: Sequence[Life], machines: Sequence[Machine], steps: Steps, bound_holds: bool
 ) -> dict[str, Any]:
-    """The part of `Timed` that comes from what happened. Where the bound does not hold, 0 is given for it."""
+    """The fields of `Timed` that come from the run. The bound is 0 if it does not hold for this run."""
     pairs = list(zip(jobs, lives, strict=True))
     capacity = sum(machine.gpus for machine in machines) * WHOLE
     begin, end = steps.times[0], steps.times[-1]
@@ -109,7 +109,10 @@ def measured(
 
 
 def delays(pairs: Iterable[tuple[Job, Life]]) -> Delays:
-    """Of jobs without an end only the wait counts: when they leave is the replay's choice."""
+    """Waits and completion times of these jobs.
+
+    A job without an end counts only for the wait: the replay decides when it leaves.
+    """
     count, waits, completions = 0, [], []
     for job, life in pairs:
         count += 1
@@ -133,7 +136,7 @@ def delays(pairs: Iterable[tuple[Job, Life]]) -> Delays:
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:
-    """The smallest value that so many percent do not exceed."""
+    """The smallest value that `percent` of the values do not exceed."""
     return ordered[-(-percent * len(ordered) // 100) - 1] if ordered else 0.0
 
 
@@ -142,9 +145,10 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def usage(pairs: Sequence[tuple[Job, Life]], hours_capacity: float, memory_of: Mapping[str, int]) -> Usage:
-    """Delays of some of the jobs, and the GPU-hours that all their pods were given while they ran.
+    """Delays of some of the jobs, and the GPU-hours that their pods held while they ran.
 
-    Of a card as much as its pods would take alone; two that share one may so have more than all of it.
+    Each pod counts with what it would take of a card alone. So two pods that share a card can sum up to more than the
+    card.
     """
     given = sum(
         _taken(decision, memory_of) * (run.end - run.begin)
@@ -169,7 +173,7 @@ def lost(lives: Iterable[Life], memory_of: Mapping[str, int]) -> float:
 
 
 def _taken(decision: Decision, memory_of: Mapping[str, int]) -> int:
-    """Milli of its cards, by `node -> MiB of each card`."""
+    """Milli of the cards that a pod holds. `memory_of`: node -> MiB of each card."""
     memory = memory_of[str(decision.node)]
     return sum(WHOLE - part_left(WHOLE, s.compute_milli, memory, s.memory_mib) for s in decision.shares)
 
@@ -186,7 +190,7 @@ def _area(steps: Steps, values: Floats) -> float:
 
 
 def samples(steps: Steps, allocated: Floats, capacity: int) -> list[Sample]:
-    """The run in equal parts, each by its mean over time."""
+    """The run in MOST_SAMPLES equal parts, each with its mean over time."""
     times = np.array(steps.times)
     if times[-1] <= times[0]:
         return []
@@ -200,13 +204,16 @@ def samples(steps: Steps, allocated: Floats, capacity: int) -> list[Sample]:
 
 
 def _means(times: Floats, values: Floats, edges: Floats) -> Floats:
-    """The area under steps grows in straight lines between them, so that it can be looked up anywhere."""
+    """The mean of each part.
+
+    The area under the steps grows linearly between them, so that it can be interpolated at any time.
+    """
     area = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(times))])
     return np.asarray(np.diff(np.interp(edges, times, area)) / np.diff(edges), dtype=np.float64)
 
 
 def busiest(pairs: Sequence[tuple[Job, Life]], machines: Sequence[Machine], steps: Steps) -> dict[str, Any]:
-    """What is free, in pieces, and given away in the first of the moments with most allocated."""
+    """Free and allocated capacity at the first of the moments with the most allocated."""
     loads = _loads(pairs, machines, _busiest_moment(steps))
     return {
         "nodes_free": sum(not load.pods for load in loads),
@@ -233,7 +240,7 @@ def _loads(pairs: Iterable[tuple[Job, Life]], machines: Sequence[Machine], at: f
 
 
 def fragmented(jobs: Sequence[Job], loads: Sequence[Load]) -> dict[str, float]:
-    """Idle GPU that typical pods of these jobs cannot use, as inflation has it, whatever the policy knew of them."""
+    """Idle GPU that the typical pods of these jobs cannot use, measured as in inflation mode."""
     machines = tuple(load.machine for load in loads)
     empty = stage(Trace("", machines, tuple(jobs)), machines, "first-fit", told=True, mode="interpreted")
     cluster = fragments.empty_cluster(empty)

@@ -1,7 +1,7 @@
 """Alibaba's openb trace (cluster-trace-gpu-v2023): its node and pod lists as machines and jobs.
 
-Columns of a pod list: name, cpu_milli, memory_mib, num_gpu, gpu_milli, and in all but the multigpu lists gpu_spec, qos,
-pod_phase and three times in seconds. Of a node list: sn, cpu_milli, memory_mib, gpu, model.
+Columns of a pod list: name, cpu_milli, memory_mib, num_gpu, gpu_milli. All lists but the multigpu ones also have
+gpu_spec, qos, pod_phase and three times in seconds. Columns of a node list: sn, cpu_milli, memory_mib, gpu, model.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ def is_node_list(path: Path) -> bool:
 
 
 def read_pods(path: Path, skip_bad: bool = False) -> tuple[list[Job], list[Problem]]:
-    """Jobs sorted by name, as orders count them, and what was wrong with the file."""
+    """Jobs sorted by name, as the indices of orders require, and the problems of the file."""
     jobs, problems = read(path, POD_FIELDS, _job, "pods", skip_bad)
     return sorted(jobs, key=lambda job: job.name), problems
 
 
 def read_nodes(path: Path, skip_bad: bool = False) -> tuple[list[Machine], list[Problem]]:
-    """Machines sorted by name, as orders count them, and what was wrong with the file."""
+    """Machines sorted by name, as the indices of orders require, and the problems of the file."""
     machines, problems = read(path, NODE_FIELDS, _machine, "nodes", skip_bad)
     return sorted(machines, key=lambda machine: machine.name), problems
 

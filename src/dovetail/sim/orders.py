@@ -1,7 +1,7 @@
-"""In which order pods arrive and nodes win ties: the two draws of an experiment of the FGD paper (Weng et al., ATC'23).
+"""The order of arrivals and of nodes in ties: the two draws of an experiment of the FGD paper (Weng et al., ATC'23).
 
-Orders are read from a file of published draws, or drawn here by the same protocol with a generator of our own. Indices
-count jobs and machines sorted by name, however the trace has them.
+Orders are read from a file of published draws, or drawn here by the same protocol with our own generator. Indices count
+jobs and machines sorted by name, whatever their order in the trace.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dovetail.sim.demand import Demand
 from dovetail.sim.pod_names import CopyNames
 from dovetail.sim.trace import WHOLE, Job, Machine, Trace, TraceError
 
-RATIO = 1.3  # of the GPU capacity that pods ask for in the end, as in the paper
+RATIO = 1.3  # demand of all arrivals / GPU capacity, as in the paper
 MOST_ARRIVALS = 5_000_000
-MAX_ARRAY_BYTES = 8 * MOST_ARRIVALS + 2**16  # unpacked, with numpy's header: a small .npz can hold gigabytes
+MAX_ARRAY_BYTES = 8 * MOST_ARRIVALS + 2**16  # unpacked, with numpy's header: a small .npz can unpack to gigabytes
 Indices = npt.NDArray[np.int64]
 
 _by_name = attrgetter("name")
@@ -33,14 +33,14 @@ _UNREADABLE = (OSError, ValueError, EOFError, KeyError, NotImplementedError, Mem
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Order:
-    """Who comes when, and who wins ties, in one run."""
+    """The order of arrivals, and of nodes in ties, for one run."""
 
     seed: int
-    arrivals: Indices  # into the jobs sorted by name; an index that comes again is a copy
-    nodes: Indices  # into the machines sorted by name: the first of equally good ones is taken
+    arrivals: Indices  # indices of the jobs sorted by name; a repeated index is a copy
+    nodes: Indices  # indices of the machines sorted by name; of equally good nodes the first one is taken
 
     def jobs(self, trace: Trace) -> Iterator[Job]:
-        """In order of arrival. The second arrival of a job is a copy called NAME-copy-2, and so on."""
+        """Jobs in order of arrival. The second arrival of a job is a copy called NAME-copy-2, and so on."""
         named, copies = sorted(trace.jobs, key=_by_name), CopyNames(trace.jobs)
         seen: set[int] = set()
         for index in self.arrivals.tolist():
@@ -49,14 +49,14 @@ class Order:
             seen.add(index)
 
     def machines(self, trace: Trace) -> list[Machine]:
-        """In tie-break order."""
+        """Machines in tie-break order."""
         named = sorted(trace.machines, key=_by_name)
         return [named[index] for index in self.nodes.tolist()]
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """A file `openb_order_TRACE.npz`: arrays arrivals_SEED and nodes_SEED."""
+    """A file `openb_order_TRACE.npz` with the arrays arrivals_SEED and nodes_SEED."""
 
     path: Path
     seeds: tuple[int, ...]
@@ -71,7 +71,7 @@ class Orders:
         return cls(path, both)
 
     def order(self, seed: int, trace: Trace) -> Order:
-        """The order of one seed, checked against the trace that it is for."""
+        """The order of one seed, checked against its trace."""
         if seed not in self.seeds:
             there = ", ".join(map(str, self.seeds))
             raise TraceError(f"{self.path}: has no order for seed {seed}; there are {there}")
@@ -106,14 +106,14 @@ def _names(path: Path) -> list[str]:
             return list(file.files)
     except FileNotFoundError as error:
         raise TraceError(f"{path}: there is no such file") from error
-    except (*_UNREADABLE, AttributeError, TypeError) as error:  # the last two: a lone array instead of an archive
+    except (*_UNREADABLE, AttributeError, TypeError) as error:  # the last two: a single array instead of an archive
         raise TraceError(f"{path}: cannot be read as a file of orders (.npz): {_reason(error)}") from error
 
 
 def _array(path: Path, name: str) -> npt.NDArray[np.generic]:
     try:
         with files.open_input(path) as raw, np.load(raw, allow_pickle=False) as file:
-            size = file.zip.getinfo(f"{name}.npy").file_size  # zipfile unpacks no more than this
+            size = file.zip.getinfo(f"{name}.npy").file_size  # zipfile unpacks at most this much
             if size > MAX_ARRAY_BYTES:
                 raise ValueError(f"it holds {size:,} bytes once unpacked, more than {MAX_ARRAY_BYTES:,}")
             array = np.asarray(file[name])
@@ -130,10 +130,10 @@ def _reason(error: BaseException) -> str:
 
 
 def draw_order(trace: Trace, seed: int, ratio: float = RATIO) -> Order:
-    """An order by the paper's protocol, for any seed: shuffled jobs, brought to `ratio` times the GPU capacity.
+    """An order by the paper's protocol: shuffled jobs, with a total demand of `ratio` times the GPU capacity.
 
-    Too little demand is filled up with copies of jobs drawn uniformly, in the end and unshuffled; of too much, jobs
-    drawn uniformly are removed.
+    If the demand is too low, copies of uniformly drawn jobs are added at the end, unshuffled. If it is too high,
+    uniformly drawn jobs are removed.
     """
     if not 0 < ratio <= 100:
         raise TraceError(f"ratio {ratio} is not a number above 0 and up to 100")
@@ -158,10 +158,13 @@ def draw_order(trace: Trace, seed: int, ratio: float = RATIO) -> Order:
 
 
 def _copies(chance: Chance, demand: list[int], of_one_gpu: list[int], cap: float) -> list[int]:
-    """Until the next would exceed the cap, counted as the paper's simulator counts: one GPU of it, not all."""
+    """Copies, until the next would exceed the cap.
+
+    The next one counts with one of its GPUs only, as in the paper's simulator.
+    """
     total = sum(demand)
     if not total:
-        return []  # nobody asks for GPUs: no number of copies would
+        return []  # no job asks for GPUs, so copies cannot help
     expected = (cap - total) / (total / len(demand))
     if expected > MOST_ARRIVALS:
         raise TraceError(f"the jobs ask for so little that {expected:,.0f} copies would be needed; add jobs")

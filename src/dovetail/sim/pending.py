@@ -1,4 +1,4 @@
-"""GPUs that are idle while somebody waits who could use them, did their places not matter."""
+"""GPUs that are idle while a waiting job could use them, if it did not matter where they are."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from dovetail.sim.trace import WHOLE, Job, Machine
 
 
 class Sizes:
-    """Demands that wait, in milli. Only the smallest is ever asked for."""
+    """Demands of waiting jobs in milli. Only the smallest is read."""
 
     def __init__(self) -> None:
         self._times: Counter[int] = Counter()
-        self._heap: list[int] = []  # every size that waits, and some that no longer do
+        self._heap: list[int] = []  # every size that waits, and some that no longer wait
 
     def add(self, size: int) -> None:
         if not self._times[size]:
@@ -35,7 +35,10 @@ class Sizes:
 
 
 class IdleAndWaiting:
-    """What is idle by model, and who waits by the models they accept. Gangs count as one, by the demand of all pods."""
+    """Idle milli by model, and waiting jobs by the models they accept.
+
+    A gang counts once, with the demand of all pods.
+    """
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         self._demand = Demand(machines)
@@ -43,9 +46,9 @@ class IdleAndWaiting:
         for machine in machines:
             if machine.gpus:
                 self.idle[model_name(machine)] += machine.gpus * WHOLE
-        self._held: dict[str, tuple[int, int]] = {}  # card -> compute and memory that somebody has
+        self._held: dict[str, tuple[int, int]] = {}  # card -> compute and memory that pods hold
         self._waiting: dict[Models, Sizes] = {}
-        self.jobs = 0  # that wait, with those that ask for no GPU
+        self.jobs = 0  # waiting jobs, including those without GPU
 
     def add(self, job: Job) -> None:
         self.jobs += 1
@@ -58,7 +61,7 @@ class IdleAndWaiting:
             self._waiting[self._demand.acceptance.of(job)].remove(demand)
 
     def take(self, machine: Machine, shares: Sequence[Share], sign: int = 1) -> None:
-        """Somebody has these parts of the machine's cards from now on; −1: no longer."""
+        """Add shares of the machine's cards to what pods hold; with sign −1, remove them."""
         memory, model = card_memory(machine), model_name(machine)
         for share in shares:
             compute_held, memory_held = self._held.get(share.uuid, (0, 0))
@@ -68,7 +71,10 @@ class IdleAndWaiting:
             self.idle[model] += part_left(WHOLE, held[0], memory, held[1]) - before
 
     def idle_while_wanted(self) -> int:
-        """Milli idle of the models that somebody accepts who asks for no more than these models have idle in total."""
+        """Idle milli of the wanted models.
+
+        Models are wanted if a waiting job accepts them and asks for no more than they have idle in total.
+        """
         if not self.jobs:
             return 0
         wanted: set[str] = set()

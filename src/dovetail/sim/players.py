@@ -1,4 +1,4 @@
-"""The jobs of a trace as groups for the engine, and which of them no cluster state could take."""
+"""The jobs of a trace as groups for the engine, and the jobs that do not fit the empty cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Players:
     """The trace's jobs as groups for the engine."""
 
     def __init__(self, trace: Trace, policy: str, named: bool = False) -> None:
-        """`named`: pods of a gang name their group, by which the engine counts what a job has."""
+        """`named`: the pods of a gang carry the name of their group. The engine uses it to count what a job holds."""
         self.jobs, self._named = trace.jobs, named
         self._templates, kinds = cast.cast(trace.jobs, profile_of(policy))
         self.kinds: list[int] = kinds.tolist()
@@ -40,12 +40,15 @@ class Players:
         return replace(group, pods=tuple(replace(pod, group=group.name) for pod in pods))
 
     def more_pods(self, n: int, uids: Collection[str], running: int) -> Group:
-        """These pods of a job that runs with others already: each may be placed without the others."""
+        """A group of these pods for a job that already runs. Each may be placed without the others."""
         group = self.group(n)
         return replace(group, pods=tuple(pod for pod in group.pods if pod.uid in uids), minimum=1, running=running)
 
     def by_arrival(self) -> list[int]:
-        """Jobs that arrive at one moment come in the order of the queue, whatever the order of the trace."""
+        """Indices of the jobs by arrival.
+
+        Jobs that arrive together come in queue order, not in the order of the trace.
+        """
 
         def key(n: int) -> tuple[object, ...]:
             job = self.jobs[n]
@@ -55,7 +58,7 @@ class Players:
 
 
 def hopeless(players: Players, empty: Scheduler) -> set[int]:
-    """Jobs that even the empty cluster does not take: the engine is asked, once for each distinct request."""
+    """Jobs that do not fit even the empty cluster. The engine is asked once for each distinct request."""
     fits: dict[tuple[int, int], bool] = {}
     for n, job in enumerate(players.jobs):
         key = (players.kinds[n], job.pods)

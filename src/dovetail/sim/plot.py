@@ -1,4 +1,4 @@
-"""Curves as a picture: SVG by ourselves, PNG by matplotlib. The same results make the same bytes."""
+"""Draws curves: SVG with our own code, PNG with matplotlib. The same results give the same bytes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ HOURS = "hours since the trace began"
 
 
 class CannotPlot(ValueError):
-    """A file that we cannot write, and what would help."""
+    """A plot that cannot be written; the message says what would help."""
 
 
 def write_plot(results: Sequence[Result], path: Path | str) -> None:
-    """A row of two panels per trace. The end of the name says how: .svg, or .png with the extra `plot`."""
+    """Write a row of two panels per trace. The suffix chooses the format: .svg, or .png with the extra `plot`."""
     target = Path(path)
     kind = target.suffix.lower()
     if kind not in (".svg", ".png"):
@@ -35,7 +35,7 @@ def write_plot(results: Sequence[Result], path: Path | str) -> None:
 
 
 def panels(results: Sequence[Result]) -> list[Panel]:
-    """What is drawn, two by two."""
+    """The panels to draw, two per trace."""
     inflations, times = inflation_studies(results), time_studies(results)
     runs = [study.policies for study in inflations] + [study.policies for study in times]
     names = dict.fromkeys(policy for policies in runs for policy in policies)
@@ -56,7 +56,7 @@ def panels(results: Sequence[Result]) -> list[Panel]:
 def _panel(
     title: str, x_title: str, found: curves.CurveSet, inks: dict[str, tuple[str, str]], start: float | None = None
 ) -> Panel:
-    """From `start` on; from 0 upwards where the whole of it is shown."""
+    """A panel that begins at `start`. Without `start` it shows all of x, and y begins at 0."""
     first = found.x.index(start) if start in found.x else 0
     lines = [
         Line(name, *inks[name], curve.mean[first:], curve.low[first:], curve.high[first:])

@@ -1,4 +1,4 @@
-"""Panels of curves as SVG, written by hand: no dependency, no clock, the same panels make the same text."""
+"""Draws panels of curves as SVG without a library. The same panels give the same text."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Panel:
 
     @property
     def y_range(self) -> tuple[float, float]:
-        """All of every band, with a little air."""
+        """The lowest and highest y: all of every band, with a margin."""
         low = min(min(line.low) for line in self.lines)
         high = max(max(line.high) for line in self.lines)
         if self.from_zero:
@@ -48,7 +48,7 @@ class Panel:
 
 
 def draw_svg(panels: Sequence[Panel]) -> str:
-    """Two panels in a row, one legend for all."""
+    """The panels, two per row, with one legend for all."""
     columns = min(2, len(panels))
     width = columns * WIDTH
     legend, head = _legend(panels, width)
@@ -66,7 +66,7 @@ def draw_svg(panels: Sequence[Panel]) -> str:
 
 
 def _legend(panels: Sequence[Panel], width: int) -> tuple[list[str], int]:
-    """(what is drawn, the height it takes). A name that would not fit begins a new row."""
+    """The drawn elements, and their height. A name that does not fit begins a new row."""
     lines = {line.name: line for panel in panels for line in panel.lines}
     found, x, y = [], LEFT, LEGEND_ROW
     for name, line in lines.items():
@@ -109,7 +109,7 @@ def _curves(panel: Panel) -> Iterator[str]:
 
 
 class _Scale:
-    """From data to pixels."""
+    """Maps data to pixels."""
 
     def __init__(self, data: tuple[float, float], pixels: tuple[float, float]) -> None:
         self.start, self.origin = data[0], pixels[0]
@@ -135,7 +135,7 @@ def _text(x: float, y: float, text: str, fill: str, anchor: str = "start", weigh
 
 
 def ticks(low: float, high: float, about: int) -> list[float]:
-    """Round numbers from low to high, about so many of them."""
+    """Round numbers from low to high, about `about` of them."""
     raw = (high - low) / about or 1.0
     power = 10.0 ** math.floor(math.log10(raw))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * (1 - 1e-9))
@@ -144,7 +144,7 @@ def ticks(low: float, high: float, about: int) -> list[float]:
 
 
 def tick_text(value: float, values: Sequence[float]) -> str:
-    """As few decimals as tell neighbours apart."""
+    """The value with the fewest decimals that keep neighbouring ticks distinct."""
     step = values[1] - values[0] if len(values) > 1 else 1.0
     places = next((places for places in range(4) if abs(step - round(step, places)) < step / 1000), 3)
     return f"{value:,.{places}f}"

@@ -1,4 +1,4 @@
-"""What the pods of jobs are called. The engine knows pods by nothing else, so that no two may share a name."""
+"""The names of the jobs' pods. They must be unique: the engine identifies the pods of a trace by name only."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ COPY = "-copy-"
 
 
 def pod_names(job: Job, called: str | None = None) -> list[str]:
-    """`called`: if that were the job's name."""
+    """The names of the job's pods. `called` replaces the job's name."""
     name = job.name if called is None else called
     return [name] if job.pods == 1 else [f"{name}.{n}" for n in range(job.pods)]
 
 
 def check_pod_names(jobs: Sequence[Job], where: object) -> None:
-    """Names of jobs differ, so that only a pod of a gang and a job of one pod can have the same."""
+    """Raise TraceError if two pods have the same name.
+
+    Job names differ, so only a pod of a gang and a job of one pod can have the same name.
+    """
     singles = {job.name for job in jobs if job.pods == 1}
     for gang in jobs:
         if gang.pods > 1 and (twice := singles.intersection(pod_names(gang))):
@@ -28,14 +31,17 @@ def check_pod_names(jobs: Sequence[Job], where: object) -> None:
 
 
 class CopyNames:
-    """Names for copies: NAME-copy-2, NAME-copy-3, …; a number that a job of the trace has already is passed over."""
+    """Names for copies: NAME-copy-2, NAME-copy-3, …; numbers that a job of the trace already uses are skipped."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._taken = {name for job in jobs if COPY in job.name for name in pod_names(job)}
         self._last: dict[str, int] = {}  # job -> number of its latest copy
 
     def next(self, job: Job) -> str:
-        """Two copies never clash: what follows the last `-copy-` is a number, and before it stands the job."""
+        """The next name for a copy of the job.
+
+        Two copies never have the same name: the job's name stands before the last `-copy-`, a number after it.
+        """
         number = self._last.get(job.name, 1) + 1
         while not self._taken.isdisjoint(pod_names(job, f"{job.name}{COPY}{number}")):
             number += 1

@@ -1,4 +1,4 @@
-"""Policies by the names people use in a study: `fgd`, `binpack`, or NODE/GPU such as `binpack/spread`."""
+"""Profiles by the policy names of a study: `fgd`, `binpack`, or NODE/GPU such as `binpack/spread`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ BEST_FIT = ("best-fit",)
 
 
 def profile_of(name: str) -> Profile:
-    """A joint policy stands alone. A node policy alone takes the GPU policy of the same name, or else best-fit."""
+    """The profile of a policy name.
+
+    A joint policy stands alone. A node policy without a GPU policy takes the GPU policy of the same name, or best-fit.
+    """
     node, slash, device = name.partition("/")
     if node not in NODE_POLICIES:
         raise TraceError(f"policy {node!r}: there is no such node policy; there is {', '.join(NODE_POLICIES)}")

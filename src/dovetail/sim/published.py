@@ -1,7 +1,7 @@
-"""Published curves of the FGD paper's experiments, and the traces and orders beside them that they can be held against.
+"""The published curves of the FGD paper's experiments, with the traces and orders to compare them with.
 
-A folder has a list of nodes, lists of pods with an order each, and in expected/ the two tables of the paper's analysis:
-a row per workload, policy and seed, and a column per percent that had arrived.
+A folder has a list of nodes, and lists of pods with an order each. Its subfolder expected/ has the two tables of the
+paper's analysis: a row per workload, policy and seed, and a column per percent that had arrived.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dovetail.sim.orders import Orders
 from dovetail.sim.trace import Trace, TraceError
 
 NODE_LIST, ORDER = "openb_node_list", "openb_order_"
-WITH_GPUS = "gpu_node"  # where there are several lists of nodes: the paper's machines are those with GPUs
+WITH_GPUS = "gpu_node"  # preferred if there are several node lists: the paper uses the machines with GPUs
 ALLOCATED, FRAGMENTED = "expected/analysis_allo_discrete.csv", "expected/analysis_frag_discrete.csv"
 TUNE = 1.3
 COLUMNS = range(131)
@@ -35,7 +35,7 @@ POLICIES = {  # published name -> ours
 
 @dataclass(frozen=True, slots=True)
 class PublishedCurves:
-    """In percent of all GPU capacity, by arrived percent."""
+    """Published curves in percent of all GPU capacity, by arrived percent."""
 
     allocated: tuple[float, ...]
     fragmented: tuple[float, ...]
@@ -43,7 +43,7 @@ class PublishedCurves:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A trace with its orders, and what was published about it."""
+    """A trace with its orders, and the curves that were published for it."""
 
     trace: Trace
     orders: Orders
@@ -55,9 +55,9 @@ class Experiment:
 
 
 def experiments(folder: Path) -> tuple[list[Experiment], list[str]]:
-    """All that the folder has pods, an order and published rows of, and which lists of pods it lacks something of.
+    """The experiments with pods, an order and published rows, and a message for each list of pods that lacks one.
 
-    Raises TraceError where there are none, and where a file is wrong.
+    Raises TraceError if there is no experiment, or if a file is wrong.
     """
     nodes = _node_list(folder)
     for name in (ALLOCATED, FRAGMENTED):
@@ -102,7 +102,10 @@ def _missing(path: Path) -> TraceError:
 
 
 def _pod_lists(folder: Path) -> dict[Path, Path | None]:
-    """With their orders, if any. A table of another kind is one only if an order is called like it."""
+    """The lists of pods, with their orders or None.
+
+    A table with other columns counts only if an order has its name.
+    """
     orders = {_ordered(path): path for path in sorted(folder.glob("*.npz"), key=_by_prefix)}
     found: dict[Path, Path | None] = {}
     for path in _tables(folder):
@@ -114,18 +117,18 @@ def _pod_lists(folder: Path) -> dict[Path, Path | None]:
 
 
 def _tables(folder: Path) -> list[Path]:
-    """CSV files; one that lies beside its own .gz counts once."""
+    """The CSV files of the folder. A file beside its own .gz counts once."""
     plain = sorted(folder.glob("*.csv"))
     return plain + [path for path in sorted(folder.glob("*.csv.gz")) if path.with_suffix("") not in plain]
 
 
 def _ordered(path: Path) -> str:
-    """The trace that an order is for: `default` of openb_order_default.npz, `mine` of mine.npz."""
+    """The trace of an order file: `default` for openb_order_default.npz, `mine` for mine.npz."""
     return path.stem.removeprefix(ORDER)
 
 
 def _by_prefix(path: Path) -> bool:
-    """Orders by their full name come last, and so are those that are kept."""
+    """Sort key: orders with the full name come last, and so win over others for the same trace."""
     return path.name.startswith(ORDER)
 
 
@@ -133,7 +136,7 @@ Key = tuple[str, str, int]  # trace, our policy, seed
 
 
 def _rows(path: Path) -> Iterator[tuple[Key, tuple[float, ...]]]:
-    """Of our policies and the paper's ratio."""
+    """The rows of known policies with the paper's ratio."""
     for line, row in _records(path):
         try:
             policy = POLICIES.get(row["sc_policy"])
@@ -146,7 +149,7 @@ def _rows(path: Path) -> Iterator[tuple[Key, tuple[float, ...]]]:
 
 
 def _records(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """With their lines."""
+    """Line number and cells of each row."""
     header: list[str] = []
     try:
         with io.TextIOWrapper(files.open_input(path), encoding="utf-8-sig", newline="") as file:

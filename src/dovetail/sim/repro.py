@@ -1,4 +1,4 @@
-"""Our replays held against the published curves of the FGD paper: how many are the same, how far off the others."""
+"""Compares our replays with the published curves of the FGD paper: how many are equal, how far off the others are."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dovetail.sim.results import Inflation
 from dovetail.sim.runs import Setting
 from dovetail.sim.statistics import mean
 
-SAME_ALLOCATED, SAME_FRAGMENTED = 0.01, 0.015  # points: published values have two digits
-NEAR, NEAR_MEAN = 0.3, 0.02  # points: fgd anywhere, and the mean of its ends; random's mean over seeds
+SAME_ALLOCATED, SAME_FRAGMENTED = 0.01, 0.015  # points: published values have two decimals
+NEAR, NEAR_MEAN = 0.3, 0.02  # points: any value of fgd and random's mean over seeds; the mean of fgd's last column
 ROUNDING = 1e-9
 RANDOM, FGD, SNUG = "random", "fgd", "snug"
 EXACT = tuple(policy for policy in POLICIES.values() if policy not in (RANDOM, FGD))
@@ -24,7 +24,7 @@ FULL, END = "100", "130"
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """One run against its published curves, in points of all GPU capacity."""
+    """One run compared with its published curves, in points of all GPU capacity."""
 
     trace: str
     policy: str
@@ -32,7 +32,7 @@ class Gap:
     allocated: float  # the worst of all columns
     fragmented: float  # likewise
     end: float  # ours minus published in the last column
-    full: float  # likewise when 100 % had arrived
+    full: float  # likewise, in the column where 100 % had arrived
 
     @property
     def identical(self) -> bool:
@@ -40,7 +40,7 @@ class Gap:
 
 
 def gap(run: Inflation, published: PublishedCurves) -> Gap:
-    """A column that the run did not reach is as far off as can be."""
+    """The gap of one run. A column that the run did not reach counts as 100 points."""
     ours = [run.columns.get(str(column)) for column in COLUMNS]
     allocated = [100.0 if c is None else c.allocated_pct - p for c, p in zip(ours, published.allocated, strict=True)]
     fragmented = [100.0 if c is None else c.frag_pct - p for c, p in zip(ours, published.fragmented, strict=True)]
@@ -50,7 +50,7 @@ def gap(run: Inflation, published: PublishedCurves) -> Gap:
 
 @dataclass(frozen=True, slots=True)
 class ReproFindings:
-    """What there is to judge: the gaps, and the runs of snug beside those of fgd."""
+    """The findings to judge: the gaps, and the runs of snug beside those of fgd."""
 
     gaps: Sequence[Gap]
     fgd: Mapping[tuple[str, int], Inflation]  # trace, seed
@@ -60,7 +60,7 @@ class ReproFindings:
 def reproduce(
     given: Sequence[Experiment], say: Say, *, seeds: Sequence[int] | None = None, workers: int = 2, snug: bool = True
 ) -> ReproFindings:
-    """All policies on all experiments, nothing taken from the cache. `seeds`: only these."""
+    """Run all policies on all experiments, without the cache. `seeds`: only these."""
     told = Setting(engine="compiled")
     planned = [_planned(one, list(POLICIES.values()), told, seeds) for one in given]
     if snug and SNUG in NODE_POLICIES:
@@ -94,7 +94,7 @@ def _sorted(given: Sequence[Experiment], findings: RunResults) -> ReproFindings:
 
 
 def verdict(found: ReproFindings) -> dict[str, Any]:
-    """The last line of `make repro`. `pass`: whatever must hold does."""
+    """The last line of `make repro`. `pass` is true if every requirement holds."""
     policies = {policy: _of_policy([g for g in found.gaps if g.policy == policy]) for policy in (*EXACT, FGD)}
     policies = {policy: figures for policy, figures in policies.items() if figures["compared"]}
     random, full = random_gaps(found.gaps, END), random_gaps(found.gaps, FULL)
@@ -129,7 +129,10 @@ def _of_policy(gaps: Sequence[Gap]) -> dict[str, Any]:
 
 
 def random_gaps(gaps: Iterable[Gap], at: str = END) -> dict[str, float]:
-    """By trace: the mean over seeds in a column, ours minus published. Single seeds roll other dice."""
+    """By trace: the mean over seeds in one column, ours minus published.
+
+    Single seeds are not comparable: the random draws differ.
+    """
     found: dict[str, list[float]] = {}
     for one in gaps:
         if one.policy == RANDOM:
@@ -138,7 +141,7 @@ def random_gaps(gaps: Iterable[Gap], at: str = END) -> dict[str, float]:
 
 
 def gains(runs: Mapping[tuple[str, int], Inflation], fgd: Mapping[tuple[str, int], Inflation]) -> dict[str, Any]:
-    """Allocation minus that of fgd under the same order: by trace, and over the traces."""
+    """Allocation minus that of fgd with the same order: by trace, and over all traces."""
     found: dict[str, Any] = {}
     for at in (FULL, END):
         by_trace: dict[str, list[float]] = {}

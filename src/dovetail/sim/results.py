@@ -1,4 +1,4 @@
-"""What a replay found, as plain values: the contract of `-o json`, of the cache on disk and of the report."""
+"""The results of a replay as plain values: the format of `-o json`, of the cache on disk and of the report."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import msgspec
 
 
 class Column(msgspec.Struct, frozen=True):
-    """The cluster when arrivals had asked for so many percent of its GPUs. All in percent of all GPU capacity, but
-    `frag_ratio_pct`, which is of the idle GPU capacity."""
+    """The cluster when arrivals had asked for a given percent of its GPUs.
+
+    All fields are percent of all GPU capacity, except `frag_ratio_pct`: percent of the idle GPU capacity.
+    """
 
     allocated_pct: float
     frag_pct: float
@@ -15,15 +17,15 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class ModelUse(msgspec.Struct, frozen=True):
-    """The GPUs of one model in the end."""
+    """The GPUs of one model at the end."""
 
     gpus: int
     allocated_pct: float
-    idle: int  # GPUs nobody uses
+    idle: int  # GPUs without a pod
 
 
 class NodeMap(msgspec.Struct, frozen=True):
-    """One node in the end: how many milli of each GPU are given away."""
+    """One node at the end: the milli taken of each GPU."""
 
     name: str
     model: str
@@ -31,14 +33,14 @@ class NodeMap(msgspec.Struct, frozen=True):
 
 
 class Inflation(msgspec.Struct, frozen=True, kw_only=True, tag_field="mode", tag="inflation"):
-    """Pods arrived one after another and stayed."""
+    """The result of inflation mode: pods arrived one after another and stayed."""
 
     trace: str
     policy: str
     seed: int
     decisions: int
     failed: int  # pods that found no place
-    arrived_pct: float  # of all GPU capacity, what those who came asked for
+    arrived_pct: float  # demand of all arrivals, in percent of all GPU capacity
     seconds: float  # spent deciding
     decisions_per_second: float
     columns: dict[str, Column]  # "0", "1", … "130": by arrived percent
@@ -49,7 +51,7 @@ class Inflation(msgspec.Struct, frozen=True, kw_only=True, tag_field="mode", tag
 
 
 class Delays(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a set of jobs: seconds from arrival to start, and to the end."""
+    """Of a set of jobs: seconds from arrival to start, and from arrival to end."""
 
     jobs: int
     started: int
@@ -63,7 +65,7 @@ class Delays(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usage(Delays, frozen=True, kw_only=True):
-    """Of the jobs of one tenant, or of one size: also what they were given, by compute."""
+    """Delays and GPU-hours of the jobs of one tenant or of one size."""
 
     gpu_hours: float
     gpu_hours_pct: float  # of all GPU-hours of the run
@@ -78,7 +80,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Timed(msgspec.Struct, frozen=True, kw_only=True, tag_field="mode", tag="time"):
-    """Jobs arrived, waited, ran and left. Hours are GPU-hours."""
+    """The result of time mode: jobs arrived, waited, ran and left. Hours are GPU-hours."""
 
     trace: str
     policy: str
@@ -99,13 +101,13 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True, tag_field="mode", tag="ti
     hours_idle_while_wanted: float
     hours_idle_while_wanted_bound: float  # no scheduler can do better than this
     samples: list[Sample]
-    nodes_free: int  # at the busiest moment, like all that follows
+    nodes_free: int  # at the busiest moment, like the five fields that follow
     gpus_free: int
     frag_pct: float  # of all GPU capacity
     frag_ratio_pct: float  # of the idle GPU capacity
     models: dict[str, ModelUse]
     map: list[NodeMap]
-    stops: int = 0  # of the whole run, like all that follows: jobs that were stopped, each as often as it was
+    stops: int = 0  # of the whole run, like all that follows: the number of stops; a job can be stopped several times
     moves: int = 0  # likewise
     hours_lost: float = 0.0  # held for nothing: while jobs were resumed or moved, and for work that was repeated
 

@@ -1,6 +1,6 @@
-"""Results kept between runs, each in a file named by the hash of all that it depends on.
+"""Keeps results on disk between runs, each in a file named by the hash of everything that it depends on.
 
-A file that is broken or of another version is as good as none: the run is made again and the file rewritten.
+A file that is damaged or of another version is ignored: the run is made again and the file is overwritten.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DECODER: msgspec.msgpack.Decoder[Result] = msgspec.msgpack.Decoder(Result)
 
 
 class ResultsCache:
-    """In one folder per version of the sources, so that old ones can go."""
+    """The cache. Each version of the sources has its own folder, so that folders of old versions can be removed."""
 
     def __init__(self, home: Path | None = None) -> None:
         self.folder = (home or kernel_cache.home()) / f"results-{fingerprint()}"
@@ -42,7 +42,10 @@ class ResultsCache:
             return None
 
     def put(self, key: str, result: Result) -> None:
-        """Whole or not at all; where nothing can be written, or others may write, too, nothing is kept."""
+        """Write the result completely or not at all.
+
+        Nothing is kept if the folder cannot be written, or if other users may write to it.
+        """
         if not self._ours:
             return
         path = self._path(key)
@@ -54,7 +57,7 @@ class ResultsCache:
             fresh.replace(path)
 
     def forget_old(self) -> None:
-        """Results of sources that nobody ran for a month."""
+        """Remove the results of source versions that were not used for FORGET_AFTER_DAYS."""
         if not self._ours:
             return
         with suppress(OSError):

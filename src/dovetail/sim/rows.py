@@ -1,6 +1,7 @@
-"""Files of records, CSV or JSON lines, plain or gzipped: bytes in, one dict per line out, and what is wrong with them.
+"""Reads and writes files of records, CSV or JSON lines, plain or gzipped: one dict per line, with its problems.
 
-Knows nothing of jobs or machines. Every line stands for itself, so that one broken line cannot swallow the next.
+This module does not know jobs or machines. Each line is parsed by itself, so that a broken line does not affect the
+next.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from dovetail.sim.trace import TraceError
 
 CSV, JSONL = "csv", "jsonl"
 FORMATS = {".csv": CSV, ".jsonl": JSONL, ".ndjson": JSONL}  # suffix -> format
-MOST_PROBLEMS = 20  # said before reading is given up
+MOST_PROBLEMS = 20  # reported before reading stops
 BUFFER_BYTES = 2**17  # of unpacked text
-MAX_LINE_BYTES = 2**20  # a small gzip file can hold one line of gigabytes
-MAX_LINES = 20_000_000  # or billions of empty ones
-MAX_PROBLEMS_SKIPPED = 100_000  # with `skip_bad`: each is kept, to be counted and shown
-MOST_RECORDS = 5_000_000  # a small file can ask for many machines
+MAX_LINE_BYTES = 2**20  # a small gzip file can unpack to one line of gigabytes
+MAX_LINES = 20_000_000  # a small gzip file can unpack to billions of empty lines
+MAX_PROBLEMS_SKIPPED = 100_000  # with `skip_bad`: each problem is kept in memory, to be counted and shown
+MOST_RECORDS = 5_000_000  # a small file can ask for many machines with `count`
 
 
 class Named(Protocol):
@@ -45,7 +46,7 @@ Build = Callable[
 
 
 class Misfit(ValueError):
-    """Values that are right one by one, but not together."""
+    """Values that are valid one by one, but not together."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -54,25 +55,25 @@ class Misfit(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with a file. A row may have several of them."""
+    """One problem of a file. A row may have several."""
 
     path: Path
     line: int
     message: str
-    costs_row: bool = True  # the row is left out for it; not for a field that nobody knows, which is ignored
+    costs_row: bool = True  # True: the row is left out. False for an unknown field, which is ignored
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.message}"
 
 
 def rows_left_out(path: Path, problems: Sequence[Problem]) -> int:
-    """Of this file."""
+    """The number of rows of this file that were left out."""
     return len({problem.line for problem in problems if problem.path == path and problem.costs_row})
 
 
 @dataclass(slots=True)
 class Problems:
-    """What is wrong with one file. Without `skip_bad` it ends the reading, with it bad rows are left out."""
+    """The problems of one file. Without `skip_bad` they end the reading; with it, bad rows are left out."""
 
     path: Path
     skip_bad: bool
@@ -96,7 +97,7 @@ class Problems:
 
 
 def format_of(path: Path) -> str:
-    """By the suffix, `.gz` aside."""
+    """The format by the suffix, without `.gz`."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
@@ -106,7 +107,7 @@ def format_of(path: Path) -> str:
 
 
 def header_of(path: Path) -> tuple[str, ...]:
-    """The columns of a CSV file; nothing where it cannot be read, which reading it in earnest will complain about."""
+    """The columns of a CSV file; () if it cannot be read. `read` then reports why."""
     try:
         if format_of(path) != CSV:
             return ()
@@ -120,7 +121,7 @@ def header_of(path: Path) -> tuple[str, ...]:
 def read(
     path: Path, fields: Sequence[Field], build: Build[Record], what: str, skip_bad: bool
 ) -> tuple[list[Record], list[Problem]]:
-    """The records of a file in its order, and what was wrong with it. `what` names them in errors."""
+    """The records of a file in its order, and its problems. `what` names the records in errors."""
     problems = Problems(path, skip_bad)
     records: list[Record] = []
     first_lines: dict[str, int] = {}  # name -> where it was first used
@@ -147,7 +148,7 @@ def read(
 
 
 def _checked(row: Values, fields: Sequence[Field], line: int, problems: Problems) -> Values | None:
-    """The values of a row, parsed; None where any is wrong. Empty cells and nulls count as absent."""
+    """The parsed values of a row; None if any is wrong. Empty cells and nulls count as absent."""
     values: Values = {}
     sound = True
     for each in fields:
@@ -183,7 +184,7 @@ def _unpacked(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines that are not blank, with their numbers, from 1. Holds one line at a time, whatever the file holds."""
+    """Lines that are not empty, with their numbers from 1. Holds one line at a time."""
     try:
         with _unpacked(path) as (raw, file):
             yield from _decoded(path, raw, file, files.max_bytes(files.MAX_TRACE_BYTES))
@@ -218,7 +219,7 @@ def _decoded(path: Path, raw: BinaryIO, file: BinaryIO, limit: int) -> Iterator[
 
 
 def _cells(line: str) -> list[str]:
-    if '"' not in line:  # most lines; a reader of its own for each would cost more than all the rest
+    if '"' not in line:  # the usual case; a csv.reader for each line would take most of the time
         return line.split(",")
     return next(csv.reader([line], strict=True), [])
 
@@ -261,7 +262,7 @@ def _columns(cells: list[str], fields: Sequence[Field], number: int, problems: P
 
 def _json_rows(lines: Lines, fields: Sequence[Field], problems: Problems) -> Iterator[tuple[int, Values]]:
     known = [each.name for each in fields]
-    complained: set[str] = set()  # unknown keys: said once each, not for every row
+    complained: set[str] = set()  # unknown keys: each is reported once, not for every row
     for number, line in lines:
         if not line.strip():
             continue
@@ -288,7 +289,7 @@ def _unknown(name: str, known: Sequence[str]) -> str:
 
 
 def write(path: Path, rows: Sequence[Values], columns: Sequence[str]) -> None:
-    """Rows of plain values, in the format that the path says; the same rows give the same bytes."""
+    """Write rows of plain values in the format of the path's suffix. The same rows give the same bytes."""
     text = _as_csv(rows, columns) if format_of(path) == CSV else _as_json(rows)
     data = text.encode()
     if path.suffix.lower() == ".gz":

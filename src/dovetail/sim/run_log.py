@@ -1,4 +1,4 @@
-"""The log of a run in time mode: one entry for each pod that comes, goes or moves, and one for each refused job."""
+"""The log of a run in time mode: an entry for each pod that starts, leaves or moves, and for each refused job."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from dovetail.sim.trace import Job, Machine
 
 
 class LogEntry(NamedTuple):
-    """A line of the log. What a GPU gives at a moment is the larger of the sums of `milli` and of `memory_mib`, each
-    as a part of the card, over the pods that are on it then.
+    """A line of the log.
 
-    `what` is "start" and "end" of a job, "stop" and "resume", "move" (from the place of the pod's entry before to this
-    one), "shrink" and "grow" (a pod leaves or joins a job that runs), or "refused" and then nothing but the job.
+    The part of a GPU in use is the larger of two sums over the pods on it: `milli`, and `memory_mib` as a part of the
+    card.
+
+    `what` is "start" and "end" of a job, "stop" and "resume", or "move" (from the place in the pod's previous entry to
+    this one). "shrink" and "grow": a pod leaves or joins a running job. "refused": only the job is filled in.
     """
 
     at: float
@@ -29,13 +31,13 @@ class LogEntry(NamedTuple):
 
 
 class RunLog:
-    """Writes entries into a list."""
+    """Appends entries to a list."""
 
     def __init__(self, machine_of: Mapping[str, Machine], entries: list[LogEntry]) -> None:
         self._machine_of, self._entries = machine_of, entries  # by the node's name
 
     def pods(self, at: float, what: str, job: Job, places: Sequence[Decision]) -> None:
-        """The same happens to these pods of the job."""
+        """Add an entry for each of these pods of the job."""
         for decision in places:
             gpus = tuple(map(cast.card_index, decision.shares))
             machine = self._machine_of[str(decision.node)]

@@ -1,6 +1,6 @@
-"""Jobs on their cards in time mode: where each runs, how fast, what is left of its work, and when it ends.
+"""Running jobs in time mode: where each runs, how fast, how much work is left, and when it ends.
 
-Knows nothing of the engine: `timeline.py` tells it what the engine decided.
+This module does not know the engine: `timeline.py` passes on what the engine decided.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dovetail.sim.trace import Job, Machine
 
 
 class RunningJobs:
-    """Jobs are named by their place in the trace. After a change, `settle` asks for the speeds that it may affect."""
+    """The running jobs, by their index in the trace. After a change, `settle` updates the speeds that it may affect."""
 
     def __init__(
         self,
@@ -33,20 +33,21 @@ class RunningJobs:
         self.lives = [Life(NEVER if job.duration is None else job.duration) for job in jobs]
         self.pending = IdleAndWaiting(list(machine_of.values()))
         self.departures = Departures()
-        self.endless: dict[int, None] = {}  # running jobs without an end of their own, in the order they started
+        self.endless: dict[int, None] = {}  # running jobs without an end in the trace, in the order of their start
         self.count = 0  # jobs that run
         self.stops = self.moves = 0
-        self.bound_holds = True  # no job was resized or was faster than 1: sim/unavoidable.py relies on both
-        self._on_card: dict[str, dict[int, int]] = {}  # card -> job -> its pods there, where the model reads neighbours
-        self.unsettled: dict[int, None] = {}  # jobs whose speed may be different now
+        self.bound_holds = True  # false after a resize or a speed above 1: sim/unavoidable.py assumes neither
+        # card -> job -> its pods there; only filled if the model reads neighbours
+        self._on_card: dict[str, dict[int, int]] = {}
+        self.unsettled: dict[int, None] = {}  # jobs whose speed may have changed
 
     @property
     def counted(self) -> dict[str, Any]:
-        """Fields of `Timed`."""
+        """The fields of `Timed` that are counted here."""
         return {"stops": self.stops, "moves": self.moves}
 
     def start(self, n: int, places: Sequence[Decision], now: float) -> None:
-        """All pods of the job are bound, for the first time or after a stop."""
+        """Start the job: all its pods are bound, for the first time or after a stop."""
         job, life = self._jobs[n], self.lives[n]
         works_from = now
         if life.start is None:
@@ -56,7 +57,8 @@ class RunningJobs:
         self.pending.remove(job)
         self._take(n, places, 1)
         self._note(now, "resume" if life.runs else "start", n, places)
-        speed = 1.0 if self._model is NO_MODEL else self._speed_of(n, places)  # a shortcut: every job comes here
+        # a shortcut, because every job comes here
+        speed = 1.0 if self._model is NO_MODEL else self._speed_of(n, places)
         life.runs.append(Run(now, works_from, speed, places))
         self.count += 1
         if job.duration is None:
@@ -65,13 +67,13 @@ class RunningJobs:
             self.departures.set(n, life.ends_at)
 
     def end(self, n: int, now: float) -> None:
-        """The work is done."""
+        """End the job: its work is done."""
         life = self.lives[n]
         life.end = life.runs[-1].end = now
         self._leave(n, "end", now)
 
     def stop(self, n: int, now: float) -> None:
-        """All pods of the job leave; it waits again, with what is left of its work."""
+        """Stop the job: all its pods leave. It waits again with the work that is left."""
         self.lives[n].close(now)
         self.lives[n].lose(self._costs.stop)
         self._leave(n, "stop", now)
@@ -79,12 +81,12 @@ class RunningJobs:
         self.stops += 1
 
     def give_up(self, n: int) -> None:
-        """The job waits and will never run again: whatever it did is lost."""
+        """Drop a waiting job that will never run again. All its work is lost."""
         self.pending.remove(self._jobs[n])
         self.lives[n].lose(NEVER)
 
     def move(self, n: int, moved: Sequence[Decision], now: float) -> None:
-        """These pods of the job are in other places from now on."""
+        """Move these pods of the job to other places."""
         new = {decision.uid: decision for decision in moved}
         places = self.lives[n].places
         self._take(n, [decision for decision in places if decision.uid in new], -1)
@@ -94,14 +96,14 @@ class RunningJobs:
         self.moves += 1
 
     def grow(self, n: int, joined: Decision, now: float) -> None:
-        """One more pod of the job is bound."""
+        """Add one more bound pod to the job."""
         self.bound_holds = False
         self._take(n, (joined,), 1)
         self._note(now, "grow", n, (joined,))
         self._go_on(n, [*self.lives[n].places, joined], now, self._costs.move)
 
     def shrink(self, n: int, uids: Collection[str], now: float) -> None:
-        """The job goes on without these pods."""
+        """Remove these pods; the job goes on without them."""
         self.bound_holds = False
         leaving = [decision for decision in self.lives[n].places if decision.uid in uids]
         self._take(n, leaving, -1)
@@ -110,7 +112,7 @@ class RunningJobs:
         self._go_on(n, staying, now, self._costs.move)
 
     def settle(self, now: float) -> None:
-        """Ask again for the speed of jobs whose neighbours changed. An end moves only if a speed did."""
+        """Update the speed of jobs whose neighbours changed. The end of a job moves only if its speed changed."""
         asked, self.unsettled = self.unsettled, {}
         for n in asked:
             life = self.lives[n]
@@ -127,7 +129,10 @@ class RunningJobs:
             self.endless.pop(n, None)
 
     def _go_on(self, n: int, places: Sequence[Decision], now: float, pause: float) -> None:
-        """A job that still starts or moves does not work before that is over."""
+        """Begin a new run of the job.
+
+        A job that is still starting or moving does no work before that is over.
+        """
         life = self.lives[n]
         works_from = max(life.runs[-1].works_from, now + pause)
         life.go_on(Run(now, works_from, self._speed_of(n, places), places))
@@ -156,7 +161,7 @@ class RunningJobs:
         return [PlacedJob(self._jobs[other], self.lives[other].places) for other in others]
 
     def _take(self, n: int, places: Sequence[Decision], sign: int) -> None:
-        """The job has these places from now on; −1: no longer."""
+        """Add these places to what the job holds; with sign −1, remove them."""
         if not self._jobs[n].gpus:
             return
         for decision in places:

@@ -1,4 +1,4 @@
-"""One run as a value: what is replayed and how, ready to be sent to another process and to be found again."""
+"""One run as a value: what is replayed and how. It can be sent to another process, and its result can be cached."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMPILED, INTERPRETED = "compiled", "interpreted"
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A trace that is generated where it is needed."""
+    """A trace that is generated in the process that needs it."""
 
     workload: Workload
     cluster: str = DEFAULT_CLUSTER
@@ -47,8 +47,8 @@ class Setting:
 
     mode: str = INFLATION
     queue: str = "backfill"  # in time mode
-    told: bool = True  # policies know the typical pods of the trace; else they learn them
-    ratio: float = RATIO  # of orders that are drawn
+    told: bool = True  # policies are given the typical pods of the trace; otherwise they learn them
+    ratio: float = RATIO  # for orders that are drawn
     engine: str = "auto"
     speed: str = NO_MODEL.name  # in time mode, a row of sim/speed.py
     restart_cost: float = 0.0  # in time mode: seconds for which a job that is resumed, moved or resized does no work
@@ -56,18 +56,21 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunTask:
-    """One policy on one stage under one seed. Without `order` one is drawn."""
+    """One policy on one stage with one seed. Without `order`, one is drawn."""
 
     stage: str  # digest
     trace: str  # name
     policy: str
     seed: int
-    setting: Setting  # with an engine that is not `auto`
+    setting: Setting  # its engine is not `auto`
     order: Order | None = None
 
 
 def trace_of(stage: Stage) -> Trace:
-    """Generated traces of all seeds have one name: they are one workload of which the seeds are samples."""
+    """The trace of a stage.
+
+    Generated traces have the same name for all seeds: they are samples of one workload.
+    """
     if isinstance(stage, Trace):
         return stage
     made = generate(stage.workload, parse_cluster(stage.cluster))
@@ -101,7 +104,10 @@ def _replay(trace: Trace, task: RunTask, progress: Progress | None) -> Result:
 
 
 def settled(setting: Setting, stage: Stage) -> Setting:
-    """With an engine in place of `auto`: compiled unless interpreting is done before numba is imported."""
+    """The setting with `auto` replaced by an engine.
+
+    Interpreted if the run would be over before numba is imported, else compiled.
+    """
     if setting.engine != "auto":
         return setting
     if isinstance(stage, Trace):
@@ -120,7 +126,7 @@ WARM_UP = Trace(
 
 @cache
 def warm_up(policy: str, setting: Setting) -> None:
-    """Once a process: compiles what the policy needs, or reads it from disk, so that no run's speed counts it."""
+    """Compile what the policy needs, or read it from disk; once per process, so that no run's speed includes it."""
     kernel_cache.prepare_for_now()
     _replay(WARM_UP, RunTask("", WARM_UP.name, policy, 0, setting), None)
     if can_compile():
@@ -128,12 +134,12 @@ def warm_up(policy: str, setting: Setting) -> None:
 
 
 def can_compile() -> bool:
-    """False where this process has tried, and interprets instead."""
+    """False if this process tried to compile, failed, and interprets instead."""
     return not builder(True, True).trouble
 
 
 def is_warm(policy: str, setting: Setting) -> bool:
-    """True where an earlier run left on disk what `warm_up` would compile."""
+    """True if an earlier run left on disk what `warm_up` would compile."""
     return kernel_cache.prepare() and kernel_cache.is_warm(_mark(policy, setting))
 
 
@@ -142,13 +148,13 @@ def _mark(policy: str, setting: Setting) -> str:
 
 
 def digest_of(stage: Stage) -> str:
-    """Of all that is in it, names included."""
+    """A hash of everything in the stage, including names."""
     kind = type(stage).__name__
     return hashlib.sha256(msgspec.msgpack.encode([kind, stage])).hexdigest()
 
 
 def key_of(task: RunTask) -> str:
-    """The same for runs that must find the same, with these sources."""
+    """A hash that is equal for runs that must give the same result, with the current sources."""
     order: list[object] = []
     if task.order is not None:
         order = [task.order.arrivals.tobytes(), task.order.nodes.tobytes()]
@@ -158,7 +164,7 @@ def key_of(task: RunTask) -> str:
 
 @cache
 def fingerprint() -> str:
-    """Changes with every source that a result depends on."""
+    """A hash that changes with every source file that a result depends on."""
     digest = hashlib.sha256(kernel_cache.fingerprint().encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())

@@ -1,4 +1,4 @@
-"""What generated jobs ask for: the most frequent shapes of the openb trace, cut to what the machines can take."""
+"""The requests of generated jobs: the most frequent shapes of the openb trace, cut to fit the machines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MULTI_GPU: Kind = "several GPUs"
 
 
 class Shape(NamedTuple):
-    """Of one pod."""
+    """The request of one pod."""
 
     gpus: int
     gpu_milli: int
@@ -76,14 +76,14 @@ SHAPES: dict[Kind, Weighted[Shape]] = {
 
 
 class Site:
-    """The kinds of machines that there are, and what they could take if they were empty."""
+    """The kinds of machines of a cluster, and what they could take if empty."""
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         self._counts = Counter(replace(machine, name="") for machine in machines)  # kind of machine -> how many
         self.largest = max((machine.gpus for machine in machines), default=0)
 
     def models_with(self, gpus: int) -> list[tuple[str, float]]:
-        """(model, how many GPUs of it there are), of the models that have so many in a machine."""
+        """The models that have at least `gpus` GPUs in one machine, each with its number of GPUs."""
         found: Counter[str] = Counter()
         for machine, count in self._counts.items():
             if machine.gpus >= gpus:
@@ -91,7 +91,7 @@ class Site:
         return [(model, float(found[model])) for model in sorted(found)]
 
     def hosts(self, job: Job) -> list[Machine]:
-        """Kinds of machines whose GPUs suit the job, whatever it asks of CPU and memory."""
+        """The kinds of machines whose GPUs suit the job. CPU and memory are not checked."""
         return [
             machine
             for machine in self._counts
@@ -101,14 +101,14 @@ class Site:
         ]
 
     def cut_to_fit(self, job: Job) -> Job:
-        """Asks for no more CPU and memory than one machine has, and for no more pods than all of them hold."""
+        """The job, reduced to the CPU and memory of one machine, and to the number of pods that the cluster holds."""
         host = max(self.hosts(job), key=lambda machine: (machine.cpu_milli, machine.memory_mib, machine.model))
         cpu, memory = min(job.cpu_milli, host.cpu_milli), min(job.memory_mib, host.memory_mib)
         job = replace(job, cpu_milli=cpu, memory_mib=memory)
         return replace(job, pods=max(1, min(job.pods, self.room(job)))) if job.pods > 1 else job
 
     def room(self, job: Job) -> int:
-        """How many pods of the job the empty site holds; a lower bound for parts of GPUs."""
+        """How many pods of the job the empty cluster holds. A lower bound for jobs with a part of a GPU."""
         total = 0
         for machine in self.hosts(job):
             bounds = [

@@ -1,6 +1,7 @@
-"""How fast a job works, by where it runs and beside which jobs. Only the simulator asks; a model is a row of a table.
+"""Speed models: how fast a job works, given its place and its neighbours. Only the simulator uses them.
 
-A speed is work per second; work is counted in seconds at speed 1, which is how a trace gives a job's duration.
+A speed is work per second. Work is counted in seconds at speed 1, which is how a trace gives a job's duration. A model
+is a row of SPEED_MODELS.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dovetail.sim.trace import WHOLE, Job, TraceError
 
 
 class PlacedJob(NamedTuple):
-    """A job that runs, and where its pods are."""
+    """A running job, and where its pods are."""
 
     job: Job
     places: Sequence[Decision]
@@ -25,23 +26,26 @@ class Speed(Protocol):
     """A pure function: the same arguments give the same speed."""
 
     def __call__(self, job: Job, places: Sequence[Decision], neighbours: Sequence[PlacedJob]) -> float:
-        """Work per second, 0 or more. `places` has one decision for each pod that the job runs with now; `neighbours`
-        are the other jobs that have a part of one of its cards now, each once."""
+        """Work per second, 0 or more.
+
+        `places` has one decision for each pod that runs now. `neighbours` are the other jobs that hold a part of one of
+        the job's cards now, each once.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedModel:
-    """A row of the table. Where `reads_neighbours` is false, neighbours are not looked up and () is given."""
+    """A row of the table. If `reads_neighbours` is false, neighbours are not looked up and () is passed."""
 
     name: str
-    sentence: str  # for people
+    sentence: str  # for users
     speed: Speed
     reads_neighbours: bool = False
 
 
 def part_that_runs(job: Job, places: Sequence[Decision]) -> float:
-    """The part of the job's pods that it runs with: 1.0 unless the job was resized."""
+    """The fraction of the job's pods that run: 1.0 unless the job was resized."""
     return len(places) / job.pods
 
 
@@ -50,11 +54,11 @@ def _same_everywhere(job: Job, places: Sequence[Decision], neighbours: Sequence[
 
 
 def _by_sharing(job: Job, places: Sequence[Decision], neighbours: Sequence[PlacedJob]) -> float:
-    """Pods that claim compute of a card have it; pods without a claim divide evenly what is left of the card.
+    """A pod that claims compute of a card has it; pods without a claim divide the rest of the card evenly.
 
     This is AntMan's division (Xiao et al., OSDI 2020): a job with a guarantee runs as if it were alone, and an
-    opportunistic job uses the spare cycles. Should claims exceed a card, each is served in proportion. The pods of a
-    job work in step, so the slowest of its cards sets the speed of the job.
+    opportunistic job uses the spare cycles. If claims exceed a card, each is served in proportion. The pods of a job
+    work in step, so its slowest card sets its speed.
     """
     everyone = [*places, *(decision for neighbour in neighbours for decision in neighbour.places)]
     claimed: Counter[str] = Counter()  # card -> milli

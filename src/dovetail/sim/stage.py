@@ -1,4 +1,4 @@
-"""A trace's cluster, empty, with a scheduler that is ready for the trace's jobs."""
+"""Builds a trace's empty cluster, with a scheduler that is ready for the trace's jobs."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from dovetail.sim.trace import Machine, Trace
 def stage(
     trace: Trace, machines: Sequence[Machine], policy: str, told: bool, mode: str, rights: Rights = DEFAULT_RIGHTS
 ) -> Scheduler:
-    """`told`: policies that prepare for typical pods are given those of the trace, else they learn."""
+    """A scheduler with these nodes.
+
+    `told`: joint policies are given the typical pods of the trace, otherwise they learn them.
+    """
     scheduler = Scheduler(mode=mode, cache=True, rights=rights)
     for node in cast.nodes_of(machines):
         scheduler.handle(NodeChanged(0.0, node))
     if told:
         scheduler.outlook.expect(expected(trace, policy))
-        scheduler.kernel(profile_of(policy))  # lays out what the policy looks up, so that no decision waits for it
+        scheduler.kernel(profile_of(policy))  # build the policy's tables now, so that no decision includes it
     return scheduler
 
 
 def expected(trace: Trace, policy: str) -> list[tuple[Pod, int]]:
-    """The trace's typical pods."""
+    """The typical pods of the trace, and how often each occurs."""
     profile = profile_of(policy)
     return [(cast.pod_of(job, profile, job.name), times) for job, times in cast.typical(trace.jobs)]

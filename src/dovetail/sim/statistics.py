@@ -1,7 +1,7 @@
-"""Policies compared with a baseline, seed by seed.
+"""Compares policies with a baseline, seed by seed.
 
-Two policies that replay the same seed meet the same arrivals, so their difference is taken per seed first; what the
-seeds have in common drops out. The confidence interval is Student's for paired samples.
+Two policies that replay the same seed get the same arrivals. So their difference is computed per seed first: this
+removes the variation between seeds. The confidence interval is Student's for paired samples.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dovetail.sim.results import Column, Inflation, Timed
 from dovetail.sim.study import R, Study
 
 CONFIDENCE = 0.95
-SAME = 1e-9  # values nearer than this are equal
+SAME = 1e-9  # values closer than this are equal
 
 
 class Better(IntEnum):
-    """Which way a measure is better; NEITHER where it depends on the others."""
+    """Which direction of a measure is better; NEITHER if it depends on other measures."""
 
     LESS = -1
     NEITHER = 0
@@ -29,11 +29,11 @@ class Better(IntEnum):
 
 
 class SeedVerdict(Enum):
-    """What the seeds say about a difference."""
+    """The conclusion from the seeds about a difference."""
 
     BETTER = "better"
     WORSE = "worse"
-    DIFFERENT = "different"  # clearly, of a measure that is neither better nor worse
+    DIFFERENT = "different"  # clearly, for a measure with Better.NEITHER
     EQUAL = "equal"  # on every seed
     UNCLEAR = "no clear difference"
     ONE_SEED = "one seed only"
@@ -41,11 +41,11 @@ class SeedVerdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Measure(Generic[R]):
-    """One number of a result; None where the run does not have it."""
+    """One number of a result; None if the run does not have it."""
 
     key: str
     title: str
-    unit: str  # "%", of all GPU capacity unless the title says otherwise, "s", or what is counted
+    unit: str  # "%" (of all GPU capacity unless the title says otherwise), "s", or the counted noun
     better: Better
     of: Callable[[R], float | None]
 
@@ -82,7 +82,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Generic[R]):
-    """One measure of a study. Policies that lack the measure are left out."""
+    """One measure of a study. Policies without the measure are left out."""
 
     measure: Measure[R]
     spreads: Mapping[str, Spread]  # policy -> over its seeds
@@ -90,7 +90,7 @@ class Comparison(Generic[R]):
 
 
 def column_at(result: Inflation, arrived: int) -> Column | None:
-    """None where not so many percent arrived: columns go on after the last arrival, in which nothing changes."""
+    """The column at `arrived` percent; None if less arrived. Columns after the last arrival only repeat it."""
     return result.columns.get(str(arrived)) if round(result.arrived_pct) >= arrived else None
 
 
@@ -103,7 +103,7 @@ def utilisation_pct(result: Timed) -> float | None:
 
 
 def idle_bound(study: Study[Timed]) -> float:
-    """GPU-hours that stay idle while jobs wait whatever the scheduler does: the highest bound known for each seed."""
+    """GPU-hours that are idle while jobs wait with any scheduler: the mean over seeds of the highest known bound."""
     bounds: dict[int, float] = {}
     for runs in study.runs.values():
         for seed, run in runs.items():
@@ -147,7 +147,7 @@ INFLATION_MEASURES: tuple[Measure[Inflation], ...] = (
         "frag_ratio_end",
         "Of the idle GPU capacity, fragmented",
         "%",
-        Better.NEITHER,  # who places more leaves less idle, and more of that in pieces
+        Better.NEITHER,  # a policy that places more leaves less idle, and a larger part of that in fragments
         lambda run: _fragmented_of_idle(last_column(run)),
     ),
     FAILED,
@@ -180,7 +180,7 @@ TIME_MEASURES: tuple[Measure[Timed], ...] = (
         "completion_mean", "Mean time from arrival to end", "s", Better.LESS, lambda run: run.delays.completion_mean
     ),
     MAKESPAN,
-    # Policies are busiest at different moments, under different loads: none of these is better by itself.
+    # Policies are busiest at different moments, under different loads, so none of these is better by itself.
     Measure(
         "frag_busiest",
         "GPU capacity fragmented at the busiest moment",
@@ -203,7 +203,7 @@ TIME_MEASURES: tuple[Measure[Timed], ...] = (
     ),
 )
 
-# Shown where a run stopped or moved jobs.
+# Only shown if a run stopped or moved jobs.
 DISTURBANCE_MEASURES: tuple[Measure[Timed], ...] = (
     Measure("stops", "Jobs that were stopped", "stops", Better.NEITHER, lambda run: run.stops),
     Measure("moves", "Jobs that were moved", "moves", Better.NEITHER, lambda run: run.moves),
@@ -212,7 +212,7 @@ DISTURBANCE_MEASURES: tuple[Measure[Timed], ...] = (
 
 
 def time_measures(results: Iterable[Timed]) -> tuple[Measure[Timed], ...]:
-    """Those that tell something about these runs."""
+    """The measures that apply to these runs."""
     disturbed = any(run.stops or run.moves or run.hours_lost for run in results)
     return TIME_MEASURES + (DISTURBANCE_MEASURES if disturbed else ())
 
@@ -270,7 +270,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def deviation(values: Sequence[float]) -> float | None:
-    """Of a sample (n - 1); a single value has none."""
+    """The standard deviation of a sample (n - 1); None for a single value."""
     if len(values) < 2:
         return None
     middle = mean(values)
@@ -278,7 +278,7 @@ def deviation(values: Sequence[float]) -> float | None:
 
 
 def margin_of(values: Sequence[float]) -> float | None:
-    """How far the true mean may be from the mean of the values, at 95 % confidence; None for a single value."""
+    """Half the width of the 95 % confidence interval of the mean; None for a single value."""
     scatter = deviation(values)
     if scatter is None:
         return None
@@ -287,8 +287,10 @@ def margin_of(values: Sequence[float]) -> float | None:
 
 @cache
 def student_t(freedom: int, confidence: float = CONFIDENCE) -> float:
-    """The t that a Student variable stays within, on both sides, with this probability. By bisection of the angle
-    whose tangent is t / √freedom, in which the distribution is a finite sum."""
+    """The t that a Student variable stays within, on both sides, with this probability.
+
+    Found by bisection over the angle whose tangent is t / √freedom: there the distribution is a finite sum.
+    """
     low, high = 0.0, math.pi / 2
     for _ in range(80):
         angle = (low + high) / 2
@@ -300,7 +302,7 @@ def student_t(freedom: int, confidence: float = CONFIDENCE) -> float:
 
 
 def _probability_within(angle: float, freedom: int) -> float:
-    """Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 (odd) and 26.7.4 (even)."""
+    """The probability, by Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 (odd) and 26.7.4 (even)."""
     sine, cosine = math.sin(angle), math.cos(angle)
     odd = freedom % 2 == 1
     term, total = (cosine if odd else 1.0), 0.0

@@ -1,4 +1,4 @@
-"""Results sorted into studies: one trace in one mode, several policies, the same seeds for each."""
+"""Sorts results into studies: one trace in one mode, several policies, the same seeds for each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ R = TypeVar("R", Inflation, Timed)
 
 @dataclass(frozen=True, slots=True)
 class Study(Generic[R]):
-    """`runs` keeps the policies as they came, and their seeds in order."""
+    """A study. `runs` keeps the order of the policies in the results; seeds are sorted."""
 
     trace: str
     baseline: str
@@ -34,7 +34,7 @@ class Study(Generic[R]):
 
     @property
     def gpus(self) -> int:
-        """Of the cluster, which is the same in every run."""
+        """The GPUs of the cluster, which is the same in every run."""
         return sum(model.gpus for model in self.first.models.values())
 
     @property
@@ -47,18 +47,18 @@ class Study(Generic[R]):
 
 
 def first_seed(runs: Mapping[int, R]) -> R:
-    """The run that stands for its policy where only one can be shown."""
+    """The run that represents its policy where only one can be shown."""
     return runs[min(runs)]
 
 
 def inflation_studies(results: Sequence[Result], baseline: str | None = None) -> list[Study[Inflation]]:
-    """By trace, as they came. The baseline is the first policy unless named."""
+    """Studies by trace, in the order of the results. The baseline is the first policy unless it is given."""
     runs = [result for result in results if isinstance(result, Inflation)]
     return _studies([(result.policy, result) for result in runs], baseline)
 
 
 def time_studies(results: Sequence[Result], baseline: str | None = None) -> list[Study[Timed]]:
-    """Likewise. Where two queues were tried, a policy appears once with each."""
+    """Studies of time mode, likewise. If there are two queues, a policy appears once with each."""
     runs = [result for result in results if isinstance(result, Timed)]
     several = len({result.queue for result in runs}) > 1
     return _studies([(f"{run.policy}, {run.queue}" if several else run.policy, run) for run in runs], baseline)
@@ -75,7 +75,7 @@ def _studies(labelled: Sequence[tuple[str, R]], baseline: str | None) -> list[St
 
 
 def _baseline(runs: Mapping[str, Mapping[int, R]], wanted: str | None) -> str:
-    """By its label or by its policy's name; else the first that came."""
+    """The run with this label or policy name; else the first one."""
     for label, seeds in runs.items():
         if wanted in (label, first_seed(seeds).policy):
             return label

@@ -1,4 +1,4 @@
-"""What a trace amounts to, in a few numbers that people compare traces by."""
+"""A trace in a few numbers, to compare traces by."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Summary:
     pods: int
     machines: int
     gpus: int
-    gpu_hours: float  # that jobs ask for; those without end count nothing
-    hours: float  # from the begin of the trace to the last arrival
-    load: float | None  # GPU-hours / (GPUs × hours); None where there are no GPUs or no time passes
+    gpu_hours: float  # that jobs ask for; jobs without an end count 0
+    hours: float  # from the start of the trace to the last arrival
+    load: float | None  # GPU-hours / (GPUs × hours); None without GPUs or without a duration
     sizes: dict[str, int]  # size -> jobs
     tenants: dict[str, int]  # tenant -> jobs, most first
     gangs: int
@@ -27,7 +27,7 @@ class Summary:
 
 
 def size_of(job: Job) -> str:
-    """By the GPUs of all its pods together."""
+    """The size class of a job, by the GPUs of all its pods together."""
     gpus = job.gpus * job.pods
     if not gpus:
         return SIZES[0]

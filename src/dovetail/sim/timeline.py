@@ -1,6 +1,6 @@
-"""Time mode: jobs arrive, wait, run and leave on a virtual clock. Only the engine decides which job runs where, when.
+"""Time mode: jobs arrive, wait, run and leave on a virtual clock. The engine alone decides what runs where, and when.
 
-`Play` sends events to the engine and performs its effects at once. `running.py` keeps what jobs do on their cards.
+`Play` sends events to the engine and performs its effects at once. `running.py` keeps the state of running jobs.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ Progress = Callable[[int], None]
 
 
 class CannotPerform(RuntimeError):
-    """The engine asked for something that time mode cannot do: the effect does not fit what the jobs are."""
+    """The engine asked for an effect that time mode cannot perform: it does not match the state of the jobs."""
 
 
 class Engine(Protocol):
-    """What time mode needs of a scheduler."""
+    """The part of a scheduler that time mode uses."""
 
     @property
     def waiting(self) -> WaitingRoom: ...
@@ -77,10 +77,13 @@ def replay(
     rights: Rights | None = None,
     round_seconds: float | None = None,
 ) -> Timed:
-    """One run. `seed` draws which of equally good nodes is taken (0: the first in the trace), `queue` is `backfill`
-    or `strict`. `told`: policies that prepare for typical pods are given those of the trace, else they learn.
-    `speed` and `costs`: how fast jobs work, and what it costs to stop, resume or move them. `rights` stand in place
-    of the queue and may bring rounds, of which one begins every `round_seconds`; 0 = when jobs arrived or ended."""
+    """Make one run.
+
+    `seed` draws which of equally good nodes is taken (0: the first in the trace). `queue` is `backfill` or `strict`.
+    `told`: joint policies are given the typical pods of the trace, otherwise they learn them. `speed` and `costs`: how
+    fast jobs work, and what it costs to stop, resume or move them. `rights` replace the queue and may need rounds. A
+    round begins every `round_seconds`; 0 = whenever jobs arrived or ended.
+    """
     if queue not in DISCIPLINES:
         raise TraceError(f"queue {queue!r}: there is {' and '.join(DISCIPLINES)}")
     machines = tie_order(trace.machines, seed)
@@ -101,7 +104,7 @@ def replay(
 
 @dataclass(slots=True)
 class Play:
-    """The clock and what happens. Departures come before arrivals of the same moment."""
+    """The clock and its events. At the same moment, departures come before arrivals."""
 
     players: Players
     scheduler: Engine
@@ -116,11 +119,12 @@ class Play:
     ended: int = 0
     steps: Steps = field(default_factory=Steps)
     _rounds: RoundClock | None = None
-    _arriving: list[int] = field(init=False)  # jobs that have not arrived; the next one is the last
-    _bound: dict[int, list[Decision]] = field(default_factory=dict)  # job -> pods that are bound; others are not yet
-    _joining: dict[int, list[str]] = field(default_factory=dict)  # job that runs -> pods that it is to get and wait
+    _arriving: list[int] = field(init=False)  # jobs that have not arrived yet; the next one is at the end
+    # job -> its bound pods, while other pods of it are not bound yet
+    _bound: dict[int, list[Decision]] = field(default_factory=dict)
+    _joining: dict[int, list[str]] = field(default_factory=dict)  # running job -> pods that wait to join it
     _moving: dict[int, list[Decision]] = field(default_factory=dict)  # job -> new places of its pods
-    _resizing: dict[int, int] = field(default_factory=dict)  # job -> pods that it is to run with
+    _resizing: dict[int, int] = field(default_factory=dict)  # job -> number of pods that it shall run with
     _stopping: dict[int, None] = field(default_factory=dict)  # jobs
 
     def run(self, round_seconds: float | None = None) -> None:
@@ -135,15 +139,18 @@ class Play:
 
     @property
     def counted(self) -> dict[str, Any]:
-        """The part of `Timed` that is about the engine."""
+        """The fields of `Timed` about the engine."""
         speed = self.decisions / self.seconds if self.seconds else 0.0
         return {"events": self.events, "seconds": self.seconds, "decisions_per_second": speed}
 
     # ---- what happens next --------------------------------------------------------------------------------------
 
     def _go_on(self) -> bool:
-        """The next thing happens. After the last arrival, jobs without an end leave when all that have one did; then
-        waiting jobs may start."""
+        """Perform the next event; False after the last one.
+
+        After the last arrival, jobs without an end leave when all jobs with an end have left. Then waiting jobs may
+        start.
+        """
         arrival = self.players.jobs[self._arriving[-1]].arrival if self._arriving else NEVER
         departure = self.running.departures.next_at()
         if self._rounds is not None and self._begin_round(self._rounds, min(arrival, departure)):
@@ -165,8 +172,10 @@ class Play:
         return True
 
     def _begin_round(self, rounds: RoundClock, other: float) -> bool:
-        """If one is due before the `other` things happen: unless no job runs or waits until then, or rounds alone
-        would go on for ever."""
+        """Begin a round if one is due before `other`, the time of the next event.
+
+        No round begins if no job runs or waits until then, or if rounds alone would go on forever.
+        """
         if rounds.at >= other:
             return False
         if not self.running.count and not len(self.scheduler.waiting):
@@ -180,7 +189,7 @@ class Play:
         return True
 
     def _tick(self, at: float) -> None:
-        """What holds now holds until then."""
+        """Advance the clock, and record the state until then."""
         if at > self.now:
             self.steps.add(self.now, self.running.pending)
             self.now = at
@@ -196,7 +205,7 @@ class Play:
         self._handle(GroupArrived(self.now, self.players.group(n)))
 
     def _leave(self, together: Sequence[int]) -> None:
-        """All jobs that end at this moment: waiting jobs are offered what all of them leave."""
+        """End all jobs of this moment together: waiting jobs are then offered the room of all of them."""
         if self._rounds is not None:
             self._rounds.changed(self.now)
         ending = self._withdraw(together) if self._joining else together
@@ -206,11 +215,14 @@ class Play:
         self._handle(PodsGone(self.now, self._uids(ending)))
 
     def _uids(self, jobs: Sequence[int]) -> tuple[str, ...]:
-        """Of the pods that these jobs run with, or ran with last."""
+        """The pods of these jobs that run, or ran last."""
         return tuple(decision.uid for n in jobs for decision in self.running.lives[n].places)
 
     def _give_up(self, group: Group) -> None:
-        """The cluster is empty and still did not take it: a gang that the policy now and then places badly."""
+        """Refuse a waiting group: the cluster is empty and still did not take it.
+
+        This can happen to a gang that the policy sometimes places badly.
+        """
         n = self.players.job_of[group.pods[0].uid]
         self.running.give_up(n)
         self._refuse(n)
@@ -229,13 +241,13 @@ class Play:
     # ---- the engine and its effects -----------------------------------------------------------------------------
 
     def _handle(self, event: Event) -> None:
-        """Tell the engine, and perform what it wants: first what concerns single pods, then what concerns jobs."""
+        """Send the event to the engine, and perform its effects: first those of single pods, then those of jobs."""
         effects = list(self._tell(event))
-        for effect in effects:  # grows: the engine is told what was performed, and answers
+        for effect in effects:  # grows: the engine gets an event for each performed effect, and may answer with more
             match effect:
                 case Bind(pod, decision):
                     effects += self._bind(pod, decision)
-                case Wait() | Warn():  # a waiting job is counted when it arrives; warnings are about running pods
+                case Wait() | Warn():  # a waiting job is counted when it arrives; warnings concern running pods
                     pass
                 case Move(pod, decision):
                     self._moving.setdefault(self._job_of(pod, "Move"), []).append(decision)
@@ -262,7 +274,7 @@ class Play:
         return effects
 
     def _bind(self, pod: Pod, decision: Decision) -> Sequence[Effect]:
-        """The job runs when its last pod is bound. A job that runs already goes on with one more pod."""
+        """Bind a pod. The job starts when its last pod is bound; a running job continues with one more pod."""
         answer = self._tell(PodBound(self.now, pod.uid))
         n = self.players.job_of[pod.uid]
         if self.running.lives[n].is_running:
@@ -290,8 +302,10 @@ class Play:
             self.running.move(n, places, self.now)
 
     def _stop_jobs(self) -> None:
-        """A job stops whole. Its place is offered to others before the job itself is offered anything: it waits again
-        by the time at which it first arrived."""
+        """Stop whole jobs.
+
+        Their room is offered to other jobs first. A stopped job then waits again with its original arrival time.
+        """
         if not self._stopping:
             return
         asked, self._stopping = list(self._stopping), {}
@@ -313,8 +327,11 @@ class Play:
         return n
 
     def _resize_jobs(self) -> None:
-        """Of jobs that get fewer pods, the last ones leave. Of jobs that get more, the missing ones arrive, and each
-        joins its job when it is bound. A job that is to be stopped as well is only stopped."""
+        """Change the number of pods of running jobs.
+
+        For fewer pods, the last ones leave. For more, the missing ones arrive, and each joins its job when it is bound.
+        A job that is also to be stopped is only stopped.
+        """
         resizing, self._resizing = self._resizing, {}
         for n in self._withdraw([n for n in resizing if n not in self._stopping]):
             have, pods = self._uids_running(n), resizing[n]
@@ -327,9 +344,9 @@ class Play:
                 self._handle(GroupArrived(self.now, self.players.more_pods(n, self._joining[n], len(have))))
 
     def _withdraw(self, jobs: Sequence[int]) -> Sequence[int]:
-        """Pods that wait to join one of these jobs are gone. Returns the jobs that still run.
+        """Remove the pods that wait to join one of these jobs. Return the jobs that still run.
 
-        One pod at a time: when a pod of a group is gone, the engine offers room to the others of the group.
+        One pod at a time: when a pod of a group is gone, the engine offers room to the other pods of the group.
         """
         for n in jobs:
             while waiting := self._joining.get(n):

@@ -1,4 +1,4 @@
-"""What is replayed: machines, and jobs that arrive and run for a while. Every loader and the generator make these."""
+"""A trace: machines, and jobs that arrive and run for a time. All loaders and the generator produce these classes."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ WHOLE = 1000  # milli of one GPU
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A node of the cluster that a trace is replayed on."""
+    """A node of the cluster on which a trace is replayed."""
 
     name: str
     cpu_milli: int
     memory_mib: int
     gpus: int = 0
     model: str = ""
-    gpu_memory_mib: int = 0  # of each GPU; 0 = not known, and no job asks for it
+    gpu_memory_mib: int = 0  # of each GPU; 0 = not known, and then no job asks for it
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One or more equal pods. What is asked for is per pod, and of GPUs per GPU."""
+    """One or more equal pods. Requests are per pod, and for GPUs per GPU."""
 
     name: str
     cpu_milli: int = 0
     memory_mib: int = 0
     gpus: int = 0
-    gpu_milli: int = 0  # compute of each GPU; 1000 = the GPU for itself, 0 = no claim
+    gpu_milli: int = 0  # compute of each GPU; 1000 = a whole GPU, 0 = no claim
     gpu_memory_mib: int = 0  # of each GPU; 0 = no claim
     models: tuple[str, ...] = ()  # GPU models it accepts; () = any
     arrival: float = 0.0  # seconds since the trace began
-    duration: float | None = None  # seconds it runs; None = it stays
+    duration: float | None = None  # seconds it runs; None = it has no end
     priority: int = 0
     pods: int = 1  # gang size: all of them run, or none
     tenant: str = ""
 
     @property
     def gpu_demand_milli(self) -> int:
-        """Compute, of all its pods; with memory, `demand.Demand`."""
+        """Compute that all its pods ask for. `demand.Demand` also considers memory."""
         return self.pods * self.gpus * self.gpu_milli
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """`jobs` in order of arrival."""
+    """Machines and jobs; `jobs` are in order of arrival."""
 
     name: str
     machines: tuple[Machine, ...]
@@ -56,7 +56,7 @@ class Trace:
 
 
 class TraceError(ValueError):
-    """A trace that cannot be read: one line per thing that is wrong, each naming file and line."""
+    """A trace that cannot be read or run: one line per problem, with file and line where they are known."""
 
     def __init__(self, *lines: str) -> None:
         super().__init__("\n".join(lines))

@@ -1,8 +1,8 @@
-"""GPU-time that is idle while wanted whatever the scheduler does. docs/time-mode.md has the proof.
+"""A lower bound of the GPU-time that is idle while wanted, for any scheduler. docs/time-mode.md has the proof.
 
-For a set of models: all that could be allocated at once on their machines by jobs that have arrived leaves the rest
-idle for sure; and where the jobs that must be there, and that this rest would be enough for, do not all fit, one of
-them waits.
+For a set of models: compute the most that the jobs that have arrived could allocate at once on these machines. The rest
+is certainly idle. Then take the jobs that must be present and ask for no more than this rest. If they do not all fit,
+one of them waits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Amounts = tuple[int, int, int]  # GPU milli, CPU milli, MiB
 
 
 def unavoidable(machines: Sequence[Machine], jobs: Sequence[Job]) -> float:
-    """Milli of GPUs × seconds. `jobs` are those that run at some time."""
+    """The bound in milli of GPUs × seconds. `jobs` are those that run at some time."""
     acceptance = Acceptance(machines)
     asking = [(acceptance.of(job), job) for job in jobs if job.gpus and (job.gpu_milli or job.gpu_memory_mib)]
     if not asking:
@@ -34,20 +34,21 @@ def unavoidable(machines: Sequence[Machine], jobs: Sequence[Job]) -> float:
         here = [machine for machine in machines if machine.gpus and model_name(machine) in models]
         some = [(own == models, job) for own, job in asking if not set(own).isdisjoint(models)]
         if any(_leads_by_memory(job, here) for _, job in some):
-            continue  # with one that leads by compute it shares a card in ways that sums of shares do not bound
+            # such a job can share a card with one that asks for more compute, and sums of shares do not bound that
+            continue
         np.maximum(most, _forced(here, some, times, last), out=most)
     return float(np.dot(most[:-1], np.diff(times)))
 
 
 def _leads_by_memory(job: Job, machines: Sequence[Machine]) -> bool:
-    """It may take more of a card's memory than of its compute."""
+    """True if the job may take a larger part of a card's memory than of its compute."""
     if job.gpu_milli >= WHOLE or not job.gpu_memory_mib:
         return False
     return -(-job.gpu_memory_mib * WHOLE // min(map(card_memory, machines))) > job.gpu_milli
 
 
 def _gone(job: Job, last: float) -> float:
-    """The earliest end there can be: of a job without one, the last arrival."""
+    """The earliest possible end of the job; without a duration, the last arrival."""
     return max(job.arrival, last) if job.duration is None else job.arrival + job.duration
 
 
@@ -56,7 +57,7 @@ def _amounts(job: Job) -> Amounts:
 
 
 def _forced(machines: Sequence[Machine], jobs: Sequence[tuple[bool, Job]], times: Floats, last: float) -> Floats:
-    """By moment, the milli that are idle while wanted. `jobs` with whether they accept exactly these models."""
+    """For each moment, the milli that are idle while wanted. `jobs`: with whether they accept exactly these models."""
     ceiling, crowd = Ceiling(machines), JobsOfModels(machines)
     forced = np.zeros(len(times))
     arrivals, ends = _moments(jobs, times, last)
@@ -69,7 +70,7 @@ def _forced(machines: Sequence[Machine], jobs: Sequence[tuple[bool, Job]], times
                 crowd.join(_amounts(job))
         idle = ceiling.sure_idle()
         if not idle:
-            break  # what could run only grows
+            break  # what could run only grows, so idle stays 0
         if crowd.too_many(idle, ceiling.places):
             forced[n] = idle
     return forced
@@ -88,11 +89,12 @@ def _moments(
 
 
 class Knapsack:
-    """The most GPU that jobs can have within so much of another resource, were they divisible."""
+    """The most GPU that jobs can get within `room` of another resource, if jobs were divisible."""
 
     def __init__(self, room: int) -> None:
         self._room = room
-        self._taken: list[tuple[float, int, int]] = []  # (−what a milli costs, cost, milli): the dearest on top
+        # (−cost per milli, cost, milli): the highest cost per milli on top
+        self._taken: list[tuple[float, int, int]] = []
         self._cost = self._milli = 0
 
     def add(self, milli: int, cost: int) -> None:
@@ -105,7 +107,7 @@ class Knapsack:
             self._milli -= milli
 
     def most(self) -> int:
-        """Rounded up; the dearest may fit in part only."""
+        """The most milli, rounded up. The job with the highest cost per milli may fit only in part."""
         if self._cost <= self._room:
             return self._milli
         _, cost, milli = self._taken[0]
@@ -113,7 +115,7 @@ class Knapsack:
 
 
 class Ceiling:
-    """The most that can be allocated at once by those who have arrived."""
+    """The most that the jobs that have arrived can allocate at once."""
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         self._kinds = Counter((m.gpus, m.cpu_milli, m.memory_mib) for m in machines)
@@ -121,8 +123,8 @@ class Ceiling:
         self._by_cpu = Knapsack(sum(machine.cpu_milli for machine in machines))
         self._by_memory = Knapsack(sum(machine.memory_mib for machine in machines))
         self._shares, self._pods = Reach(WHOLE), Reach(max(gpus for gpus, _, _ in self._kinds) * WHOLE)
-        self._thrifty = [(0, 1), (0, 1)]  # (milli, cost) of the pod with most GPU per CPU, per memory
-        self.places = 0  # the sum over machines, each by itself
+        self._thrifty = [(0, 1), (0, 1)]  # (milli, cost) of the job with the most GPU per CPU, and per memory
+        self.places = 0  # the sum over machines, each considered alone
 
     def arrive(self, job: Job) -> None:
         milli, cpu, memory = _amounts(job)
@@ -138,7 +140,7 @@ class Ceiling:
             self.places = sum(times * self._on(*kind) for kind, times in self._kinds.items())
 
     def _on(self, gpus: int, *room: int) -> int:
-        """On one machine: by its GPUs one by one, by pods that may not be cut, by its CPU and memory."""
+        """The most on one machine: by single GPUs, by indivisible pods, by its CPU and memory."""
         most = min(gpus * self._shares.below(WHOLE), self._pods.below(gpus * WHOLE))
         for has, (milli, cost) in zip(room, self._thrifty, strict=True):
             if cost:
@@ -150,13 +152,13 @@ class Ceiling:
 
 
 class Reach:
-    """The sums that any number of the sizes seen can make, as bits of a number."""
+    """The sums that any number of the known sizes can make, as the bits of an integer."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._sums = limit, 1
 
     def add(self, size: int) -> bool:
-        """True where something new can be made."""
+        """Add a size. True if new sums become possible."""
         if self._sums >> size & 1 or size > self._limit:
             return False
         step, mask = size, (1 << self._limit + 1) - 1
@@ -171,11 +173,11 @@ class Reach:
 
 
 class JobsOfModels:
-    """Jobs that accept exactly these models and must be there, running or waiting, by how much GPU they ask for."""
+    """Jobs that accept exactly these models and must be present, running or waiting, by their GPU demand."""
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         self._room = (sum(m.cpu_milli for m in machines), sum(m.memory_mib for m in machines))
-        self._there: dict[int, list[int]] = {}  # milli of a job -> milli, CPU, memory of all that ask for it
+        self._there: dict[int, list[int]] = {}  # milli of a job -> milli, CPU and memory of all jobs that ask for it
         self._all = [0, 0, 0]
 
     def join(self, amounts: Amounts, sign: int = 1) -> None:
@@ -188,7 +190,7 @@ class JobsOfModels:
         self.join(amounts, -1)
 
     def too_many(self, size: int, places: int) -> bool:
-        """Those who ask for no more than `size` cannot all run."""
+        """True if the jobs that ask for no more than `size` cannot all run."""
         return self._exceeds(self._all, places) and self._exceeds(
             [sum(column) for column in zip((0, 0, 0), *self._up_to(size), strict=True)], places
         )

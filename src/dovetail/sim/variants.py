@@ -1,4 +1,4 @@
-"""Traces made out of traces: the same jobs in a hurry, or on other machines."""
+"""Traces derived from other traces: the same jobs with faster arrivals, or on other machines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dovetail.sim.trace import Machine, Trace, TraceError
 
 
 def compressed(trace: Trace, factor: float) -> Trace:
-    """Arrivals come `factor` times as fast; jobs run as long as ever."""
+    """The trace with arrivals `factor` times as fast. Durations stay the same."""
     if not 0 < factor < float("inf"):
         raise TraceError(f"compress: {factor} is not a number above 0")
     if factor == 1:
@@ -24,7 +24,7 @@ def on_cluster(trace: Trace, machines: Sequence[Machine]) -> Trace:
 
 
 def tie_order(machines: Sequence[Machine], seed: int) -> list[Machine]:
-    """The first of equally good machines is taken: as in the trace with seed 0, drawn with others."""
+    """Machines in tie-break order (of equally good ones the first is taken): as in the trace for seed 0, else drawn."""
     if not seed:
         return list(machines)
     return [machines[index] for index in Chance(seed).permutation(len(machines))]

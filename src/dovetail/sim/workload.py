@@ -1,8 +1,8 @@
 """The parameters of generated workloads and their defaults. Imports nothing heavy: `generate --help` shows them.
 
-The defaults follow the openb trace: 13 % of its jobs are without GPU, 38 % share one, 48 % have one for themselves and
-1 % several; the logarithm of the duration deviates by 1.9. Its median of 485 s is raised and its tail cut at a day, so
-that 5,000 jobs keep the default cluster busy for about a day.
+The defaults follow the openb trace: 13 % of its jobs have no GPU, 38 % share one, 48 % have a whole one and 1 %
+several. The logarithm of the duration has a deviation of 1.9. The median of 485 s is raised and durations are limited
+to a day, so that 5,000 jobs keep the default cluster busy for about a day.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_JOBS = 5_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Shares are of 1. What no share takes, jobs of one whole GPU, is the rest."""
+    """Parameters of a workload. Shares are fractions of 1; jobs that no share covers ask for one whole GPU."""
 
     jobs: int = 5_000
     seed: int = 0
@@ -26,14 +26,14 @@ class Workload:
     cpu_only: float = 0.13  # share of all jobs
     share: float = 0.38  # likewise: a part of one GPU
     multi_gpu: float = 0.01  # likewise: 2, 4 or 8 GPUs in one pod
-    gangs: float = 0.02  # share of the jobs with whole GPUs: 2 to 8 pods that run together or not at all
+    gangs: float = 0.02  # share of the jobs with whole GPUs: 2 to 8 pods, of which all run or none
     constrained: float = 0.1  # share of the GPU jobs: they name the models they accept
-    gpu_memory: float = 0.5  # share of the jobs with a part of a GPU: they ask for GPU memory, too
-    median_seconds: float = 1_800.0  # half of the jobs run shorter
+    gpu_memory: float = 0.5  # share of the jobs with a part of a GPU: they also ask for GPU memory
+    median_seconds: float = 1_800.0  # half of the jobs are shorter
     sigma: float = 1.9  # deviation of the logarithm of the duration: 0 = all equal
     longest_seconds: float = float(DAY)
-    rhythm: float = 0.5  # 0 = as many arrivals by night as by day, 1 = none in the small hours
-    bursts: float = 0.2  # share of the jobs that come in bursts of equal ones, such as parameter sweeps
+    rhythm: float = 0.5  # 0 = as many arrivals by night as by day, 1 = none in the early morning
+    bursts: float = 0.2  # share of the jobs that arrive in bursts of similar jobs, such as parameter sweeps
     burst_size: float = 10.0  # jobs in a burst, on average
     tenants: int = 4  # the first has the most jobs; each prefers other kinds of jobs
     urgent: float = 0.05  # share of all jobs: priority 100
@@ -45,7 +45,7 @@ class Workload:
             raise TraceError(*wrong)
 
     def _wrong(self) -> list[tuple[str, object, str]]:
-        """(parameter, its value, what it should be)"""
+        """Tuples of parameter, its value, and what it should be."""
         shares = [field.name for field in fields(self) if field.name in SHARES]
         found = [(name, getattr(self, name), "a share from 0 to 1") for name in shares]
         wrong: list[tuple[str, object, str]] = [entry for entry in found if not 0 <= entry[1] <= 1]

@@ -1,1 +1,1 @@
-"""One file a command of dovetail: its options, and what it calls."""
+"""The commands of dovetail, one file each: its options, and the functions that it calls."""

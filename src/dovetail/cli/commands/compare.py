@@ -1,4 +1,4 @@
-"""`dovetail compare`: policies against a baseline, over seeds and traces, on all cores."""
+"""`dovetail compare`: compares policies with a baseline, over seeds and traces, on all cores."""
 
 from __future__ import annotations
 
@@ -137,12 +137,12 @@ def compare(
 
 
 def _policies(values: tuple[str, ...], baseline: str | None) -> list[str]:
-    """The baseline first: what is cut short has something to be compared with."""
+    """The policies, baseline first: after an interruption, other policies can still be compared with it."""
     found = parse_policies(values)
     return found if baseline is None else [baseline, *(name for name in found if name != baseline)]
 
 
-Source = tuple[Path | None, Path | None, Path | None]  # pods, nodes, order; without pods it is generated
+Source = tuple[Path | None, Path | None, Path | None]  # pods, nodes, order; without pods, the trace is generated
 
 
 def _sources(traces: Sequence[Path], nodes: Sequence[Path], orders: Sequence[Path]) -> list[Source]:
@@ -182,7 +182,7 @@ def _files(source: Source) -> Files | None:
 
 
 def _run(findings: RunResults, on: str | None, workers: int | None, no_cache: bool) -> bool:
-    """False where Ctrl-C or SIGTERM came before the end."""
+    """Make the runs; False if Ctrl-C or SIGTERM came before the end."""
     from dovetail.sim.compare import run_all
     from dovetail.sim.results_cache import ResultsCache
 
@@ -199,7 +199,7 @@ def _run(findings: RunResults, on: str | None, workers: int | None, no_cache: bo
 
 @contextmanager
 def _sigterm_like_ctrl_c() -> Iterator[None]:
-    """SIGTERM ends the worker processes, too, and removes what they read."""
+    """Handle SIGTERM like Ctrl-C: worker processes end too, and their files are removed."""
     if current_thread() is not main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""`dovetail completion`: prints what a shell needs to complete our commands."""
+"""`dovetail completion`: prints the script with which a shell completes dovetail's commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 from dovetail.cli.output.terminal import echo
 
-INSTALL = {  # shell -> where the script goes, as a comment on its first line
+INSTALL = {  # shell -> the command that installs the script, shown as a comment on its first line
     "bash": "dovetail completion bash > ~/.local/share/bash-completion/completions/dovetail",
     "zsh": 'dovetail completion zsh > "${fpath[1]}/_dovetail"',
     "fish": "dovetail completion fish > ~/.config/fish/completions/dovetail.fish",
@@ -33,7 +33,7 @@ def completion(context: click.Context, shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None, shell
     script = kind(context.find_root().command, {}, "dovetail", "_DOVETAIL_COMPLETE")
-    text = script.source_template % script.source_vars()  # `source()` would run bash to ask for its version
-    if shell != "zsh":  # zsh wants its #compdef line first
+    text = script.source_template % script.source_vars()  # not `source()`, which runs bash to find its version
+    if shell != "zsh":  # zsh needs its #compdef line first
         echo(f"# To install: {INSTALL[shell]}")
     echo(text)

@@ -96,7 +96,7 @@ def demo(scenario: str | None, engine: str, output: str) -> None:
 
 
 def folder() -> Path:
-    """Inside the installed package, else beside the sources."""
+    """The folder of the demo's manifests: in the installed package, or beside the sources."""
     package = Path(__file__).parent.parent.parent
     for candidate in (package / "examples" / "demo", package.parent.parent / "examples" / "demo"):
         if (candidate / "cluster.yaml").is_file():

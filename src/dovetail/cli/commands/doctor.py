@@ -1,4 +1,4 @@
-"""`dovetail doctor`: what is wrong with a cluster's records, cards and nodes. Reads, and changes nothing."""
+"""`dovetail doctor`: finds problems with a cluster's records, cards and nodes. It only reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dovetail explain`: why a pod lands where it does, or why it waits and what would help."""
+"""`dovetail explain`: says why a pod lands on its node, or why it waits and what would help."""
 
 from __future__ import annotations
 

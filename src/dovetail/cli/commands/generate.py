@@ -1,4 +1,4 @@
-"""`dovetail generate`: a workload and a cluster out of a seed, as files that can be replayed."""
+"""`dovetail generate`: writes a workload and a cluster, generated from a seed, as files that can be replayed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DEFAULTS = Workload()
 SUFFIXES = {"csv": ".csv", "jsonl": ".jsonl"}
 
-# parameter -> what it is, in the words of the help
+# parameter -> its help text
 WORDS = {
     "jobs": "How many jobs.",
     "seed": "The same seed and options give the same files, byte for byte, on any machine.",
@@ -45,7 +45,10 @@ WORDS = {
 
 
 def _workload_options(function: Function) -> Function:
-    """Ranges are checked by Workload itself, as whoever uses it without the command line needs that, too."""
+    """Add the options of a workload.
+
+    Workload checks their ranges itself, so that callers without a command line get it too.
+    """
     for name, words in reversed(WORDS.items()):
         default = getattr(DEFAULTS, name)
         kind = int if isinstance(default, int) else float
@@ -124,7 +127,7 @@ def generate(
 
 
 def _workload(parameters: dict[str, Any]) -> Workload:
-    """Complaints name options as they are typed."""
+    """The workload. Errors name the options as users type them."""
     try:
         return Workload(**parameters)
     except TraceError as error:
@@ -133,7 +136,7 @@ def _workload(parameters: dict[str, Any]) -> Workload:
 
 
 def _targets(out: Path | None, jobs: Path | None, nodes: Path | None, form: str) -> tuple[Path | None, Path | None]:
-    """Where jobs and nodes go; None = not written."""
+    """The files for jobs and for nodes; None = not written."""
     if out is None and jobs is None and nodes is None:
         raise Refused("nothing says where to write; add -o DIR, or --jobs-out and --nodes-out")
     if out is not None:
@@ -149,7 +152,7 @@ def _targets(out: Path | None, jobs: Path | None, nodes: Path | None, form: str)
 
 
 def _check_target(path: Path | None, force: bool) -> None:
-    """Before the work is done, not after."""
+    """Raise Refused if the file cannot be written; called before the work is done."""
     from dovetail.sim.rows import format_of
 
     if path is None:
@@ -169,7 +172,7 @@ def _machines(cluster: str | None, nodes: Path | None) -> tuple[Machine, ...]:
 
 
 def _write(trace: Trace, jobs: Path | None, nodes: Path | None) -> list[str]:
-    """What was written where, in words."""
+    """Write the files; return a line of text for each."""
     from dovetail.sim.jobs_file import write_jobs, write_machines
 
     for path in (jobs, nodes):

@@ -1,4 +1,4 @@
-"""`dovetail plan`: where everything would land, what stays pending and why. Nothing is changed anywhere."""
+"""`dovetail plan`: shows where pods would land, and which stay pending and why. It changes nothing."""
 
 from __future__ import annotations
 

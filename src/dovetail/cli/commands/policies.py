@@ -1,4 +1,4 @@
-"""`dovetail policies`: what exists, one sentence each."""
+"""`dovetail policies`: lists the policies, with one sentence each."""
 
 from __future__ import annotations
 

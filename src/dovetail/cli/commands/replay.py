@@ -1,4 +1,4 @@
-"""`dovetail replay`: one policy on one trace, and how well it did."""
+"""`dovetail replay`: replays one trace with one policy, and measures the result."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _run(task: RunTask, stage: Stage) -> Result:
 
 
 def _total(task: RunTask, stage: Stage) -> int:
-    """Steps of the run; 0 where only the run itself finds out."""
+    """The number of steps of the run; 0 if it is not known before the run."""
     from dovetail.sim.runs import TIME, Recipe
 
     if task.setting.mode == TIME:

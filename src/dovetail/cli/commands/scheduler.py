@@ -1,4 +1,4 @@
-"""`dovetail scheduler`: the engine on a live cluster."""
+"""`dovetail scheduler`: runs the scheduler on a live cluster."""
 
 from __future__ import annotations
 

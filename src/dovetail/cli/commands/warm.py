@@ -1,4 +1,4 @@
-"""`dovetail warm`: compile kernels beforehand, into the folder where every run finds them."""
+"""`dovetail warm`: compiles kernels in advance, into the folder where later runs find them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def warm(policies: tuple[str, ...], config: str | None) -> None:
     """
     from dovetail import kernel_cache, own_folder
 
-    if not kernel_cache.prepare():  # before numba is imported
+    if not kernel_cache.prepare():  # must come before numba is imported
         unused = "; ".join(own_folder.notices()) or f"{kernel_cache.home()} cannot be written to"
         raise Refused(f"{unused}; set DOVETAIL_CACHE_DIR to a folder that can")
     from dovetail.kube.live import warm as workshop
@@ -50,7 +50,7 @@ def warm(policies: tuple[str, ...], config: str | None) -> None:
 
 
 def _wanted(policies: tuple[str, ...], config: str | None) -> list[Pair]:
-    """Those of the configuration, or of the defaults where it names no schedulers; then those of the command line."""
+    """The policies of the configuration, or the defaults if it names no schedulers; then those of the command line."""
     from dovetail.cli.settings import scheduler_profiles, settle
     from dovetail.kube.live import warm as workshop
     from dovetail.kube.objects.problems import Problems

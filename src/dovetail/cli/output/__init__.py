@@ -1,1 +1,1 @@
-"""Results as text: tables, pictures, JSON, logs. Decides nothing."""
+"""Formats results as text: tables, pictures, JSON, logs."""

@@ -1,4 +1,4 @@
-"""Amounts as people read them: 7,500 MiB, 1.5 cores, 16 GiB, 62 %."""
+"""Formats amounts for users: 7,500 MiB, 1.5 cores, 16 GiB, 62 %."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ def mib(amount: int) -> str:
 
 
 def card_mib(amount: int) -> str:
-    """Of a card, or of a whole card that somebody got: 0 where nobody says how large it is."""
+    """Memory of a card, or of a whole card that a pod holds. 0 means that the size of the card is unknown."""
     return mib(amount) if amount else "unknown"
 
 
 def card_index(device: Device) -> str:
-    """`-` where the node does not (or no longer) register the card."""
+    """The card's index; `-` if the node does not, or no longer, register the card."""
     return "-" if device.quarantined else str(device.index)
 
 
 def amount_of(resource: str, amount: int) -> str:
-    """In the unit that people use for the resource."""
+    """The amount in the usual unit of the resource."""
     if resource == CPU:
         return wording.amount_of(CPU, amount)
     if resource in (MEMORY, STORAGE):
@@ -42,7 +42,7 @@ def percent(part: int, whole: int) -> str:
 
 
 def change(before: str, after: str) -> str:
-    """`8 → 6`, or just `8` where nothing changed."""
+    """`8 → 6`, or only `8` if nothing changed."""
     return before if before == after else f"{before} → {after}"
 
 

@@ -1,4 +1,4 @@
-"""A comparison as text: a table of differences for people, JSON and CSV for programs."""
+"""Formats a comparison: a table of differences for users, JSON and CSV for programs."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from dovetail.sim.statistics import (
 )
 from dovetail.sim.study import Study, inflation_studies, time_studies
 
-COUNTED = ("allocated_100", "allocated_end", "idle_while_wanted", "delay_mean")  # measures whose won seeds are shown
-MOST_MISSING = 8  # traces and policies that are named
+# measures for which the number of won seeds is shown
+COUNTED = ("allocated_100", "allocated_end", "idle_while_wanted", "delay_mean")
+MOST_MISSING = 8  # pairs of trace and policy that are named
 # measure -> title of its column
 TITLES = {
     "allocated_100": "PLACED AT 100 %",
@@ -44,7 +45,10 @@ TITLES = {
 
 
 def text(findings: RunResults, baseline: str, form: str, left_out: Mapping[str, int]) -> str:
-    """Without the final line break. There is at least one result. `left_out`: file -> rows."""
+    """The comparison in this format, without the final line break.
+
+    There is at least one result. `left_out`: file -> number of rows left out.
+    """
     if form == "json":
         return visible_json(msgspec.json.encode(document(findings, baseline, left_out)).decode())
     if form == "csv":
@@ -56,7 +60,7 @@ def text(findings: RunResults, baseline: str, form: str, left_out: Mapping[str, 
 
 
 def lines(study: Study[Any], measures: Sequence[Measure[Any]]) -> list[str]:
-    """Means, and differences to the baseline with the half width of their 95 % interval."""
+    """A table of means, and of differences to the baseline with half the width of their 95 % interval."""
     shown = [compare(study, measure) for measure in measures if measure.key in TITLES]
     shown = [comparison for comparison in shown if comparison.spreads]
     header, rows = ["POLICY"], [[policy] for policy in study.policies]
@@ -89,7 +93,7 @@ def _won(comparison: Comparison[Any], policy: str) -> str:
 
 
 def missing_lines(findings: RunResults) -> list[str]:
-    """What Ctrl-C left undone."""
+    """The runs that were not made because of Ctrl-C."""
     undone: dict[str, list[int]] = {}
     for task in findings.missing:
         undone.setdefault(f"{task.trace}, {task.policy}", []).append(task.seed)
@@ -101,7 +105,7 @@ def missing_lines(findings: RunResults) -> list[str]:
 
 
 def document(findings: RunResults, baseline: str, left_out: Mapping[str, int]) -> dict[str, Any]:
-    """The contract of `compare -o json`; docs/simulator.md describes it."""
+    """The data of `compare -o json`; docs/simulator.md describes it."""
     results = findings.results
     studies = [_study(study, INFLATION_MEASURES) for study in inflation_studies(results, baseline)]
     studies += [_study(study, time_measures(_timed(results))) for study in time_studies(results, baseline)]
@@ -159,7 +163,7 @@ def _by_seed(values: Mapping[int, float]) -> dict[str, float]:
 
 
 def runs(results: Sequence[Result]) -> tuple[Sequence[str], list[Sequence[Cell]]]:
-    """Header and a row per run; a measure that a run lacks is empty."""
+    """The header, and a row per run. A measure that a run does not have is empty."""
     inflations = [result for result in results if isinstance(result, Inflation)]
     if inflations:
         return _rows(inflations, INFLATION_MEASURES)
@@ -173,7 +177,7 @@ def _timed(results: Sequence[Result]) -> list[Timed]:
 def _rows(
     results: Sequence[Any], measures: Sequence[Measure[Any]], later: Sequence[Measure[Any]] = ()
 ) -> tuple[Sequence[str], list[Sequence[Cell]]]:
-    """`later`: measures that stand behind the speed, so that columns keep their places."""
+    """The header and the rows. `later`: measures that come after the speed, so that older columns keep their places."""
     header = ("trace", "policy", "seed", *_keys(measures), "decisions_per_second", *_keys(later))
     rows: list[Sequence[Cell]] = []
     for result in results:

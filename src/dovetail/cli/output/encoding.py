@@ -1,4 +1,4 @@
-"""Documents for programs: JSON or YAML of plain dicts, keys in the order in which they were written."""
+"""Encodes documents for programs: JSON or YAML of plain dicts, with keys in the order of insertion."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FORMATS = ("json", "yaml")
 
 
 def encode(document: Mapping[str, object], form: str) -> str:
-    """Without the final line break."""
+    """The document as text, without the final line break."""
     if form == "json":
         import json
 
@@ -20,7 +20,7 @@ def encode(document: Mapping[str, object], form: str) -> str:
 
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     text: str = yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=120)
-    if _LEFT_AS_IT_IS.search(text):  # all that is not ASCII becomes an escape in double quotes
+    if _LEFT_AS_IT_IS.search(text):  # then write all non-ASCII characters as escapes in double quotes
         text = yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=False, width=120)
     return text.rstrip("\n")
 
@@ -29,5 +29,5 @@ _LEFT_AS_IT_IS = re.compile(f"(?!\n)[{INVISIBLE}]")
 
 
 def visible_json(text: str) -> str:
-    """A JSON text in which characters that control a terminal are escapes (`\\u009b`): encoders escape C0 only."""
+    """The JSON text with terminal control characters escaped (`\\u009b`): encoders only escape those of C0."""
     return _LEFT_AS_IT_IS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

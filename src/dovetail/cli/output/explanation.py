@@ -1,4 +1,4 @@
-"""An answer about one pod, for people and for programs."""
+"""Formats the explanation of one pod, for users and for programs."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _alternatives(answer: ExplainedPod) -> Iterator[str]:
 
 
 def _why_pending(answer: ExplainedPod) -> str:
-    """What is wrong with the pod or its group; else that the nodes lack something, which `counted` says."""
+    """The problem of the pod or its group; else that no node can take it. `counted` says what the nodes lack."""
     assert answer.decision is not None
     if answer.why or answer.explanation is None:
         return answer.why

@@ -1,4 +1,4 @@
-"""Rows that say the same become one: replicas, and nodes on which nothing changed."""
+"""Merges rows with the same content into one: replicas, and nodes on which nothing changed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TypeVar
 from dovetail.model.order import as_people_count
 
 Item = TypeVar("Item")
-FEW = 2  # so many names are all written
+FEW = 2  # up to this many names are all written
 
 
 def folded(items: Iterable[Item], key: Callable[[Item], Hashable | None]) -> list[list[Item]]:
-    """Items with equal keys together, each group where its first item stood. None: alone."""
+    """Groups of items with equal keys, in the order of their first items. An item with the key None stays alone."""
     groups: dict[Hashable, list[Item]] = {}
     for number, item in enumerate(items):
         own = key(item)
@@ -21,7 +21,10 @@ def folded(items: Iterable[Item], key: Callable[[Item], Hashable | None]) -> lis
 
 
 def names_of(names: Sequence[str]) -> str:
-    """`web-0`; `web-0, -1 (2)`; `web-0 … -11 (12)`; `node-a … other-b (9)` where they have no stem in common."""
+    """The names in short: `web-0`; `web-0, -1 (2)`; `web-0 … -11 (12)`.
+
+    `node-a … other-b (9)` if they have no stem in common.
+    """
     if len(names) == 1:
         return names[0]
     ordered = sorted(names, key=as_people_count)

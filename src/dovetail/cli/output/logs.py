@@ -1,4 +1,4 @@
-"""The log of `dovetail scheduler`: one line a message on stderr, as text or as JSON."""
+"""The log of `dovetail scheduler`: one line per message on stderr, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ REPEAT_SECONDS = 10.0  # the same message within this time is counted instead of
 
 
 class Logger:
-    """Prints messages of at least `lowest`. A message that repeats the one before it is counted, and the count follows.
+    """Prints messages of at least the level `lowest`.
 
-    Text lines have time, level and message; JSON lines have the fields as well.
+    A message that repeats the previous one is counted, and the count is printed later. Text lines have time, level and
+    message; JSON lines also have the fields.
     """
 
     def __init__(self, lowest: Level = INFO, *, as_json: bool = False, clock: Callable[[], float] = time.time) -> None:
@@ -57,5 +58,5 @@ class Logger:
             line = msgspec.json.encode(record).decode()
         else:
             line = f"{stamp} {name:<7} {message}"
-        with suppress(OSError, ValueError):  # a reader that closed our stderr must not end the scheduler
+        with suppress(OSError, ValueError):  # a closed stderr must not end the scheduler
             print(line, file=sys.stderr, flush=True)

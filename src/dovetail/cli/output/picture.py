@@ -1,6 +1,6 @@
-"""A picture of the cluster's GPUs: a bar per card, a colour per pod.
+"""Draws the cluster's GPUs: a bar per card, a colour per pod.
 
-Big clusters become a cell per card, then a histogram.
+Large clusters are drawn with a cell per card, and very large ones as a histogram.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ MOST_BARS = 64  # cards drawn as bars; more become a cell each
 MOST_CELLS = 4096  # cards drawn as cells; more become a histogram
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red", "bright_cyan", "bright_magenta", "bright_yellow")
 
-Holders = Mapping[str, Sequence[tuple[str, int]]]  # card uuid -> (pod, MiB it holds) in the order drawn
+Holders = Mapping[str, Sequence[tuple[str, int]]]  # card uuid -> (pod, MiB it holds), in drawing order
 
 
 @dataclass(frozen=True, slots=True)
 class Ink:
-    """The characters of a picture. Neighbours in a bar get different fills, so that it reads without colour."""
+    """The characters of a picture. Neighbours in a bar have different fills, so that it is readable without colour."""
 
     fills: str
-    other: str  # used by pods that are not of interest here
+    other: str  # used by other pods than those of the plan
     free: str
     left: str
     right: str
@@ -40,7 +40,7 @@ ASCII = Ink("#=+", "%", ".", "[", "]", ".12345678")
 
 
 def ink_for(encoding: str | None) -> Ink:
-    """Blocks where the output can carry them."""
+    """Unicode blocks if the encoding has them, else ASCII."""
     try:
         (UNICODE.fills + UNICODE.other + UNICODE.free + UNICODE.left + UNICODE.right + UNICODE.levels).encode(
             encoding or "ascii"
@@ -51,7 +51,7 @@ def ink_for(encoding: str | None) -> Ink:
 
 
 def draw(uses: Sequence[NodeUse], holders: Holders, ink: Ink) -> Iterator[str]:
-    """Lines of text. Nodes without cards are left out."""
+    """The picture as lines of text. Nodes without cards are left out."""
     with_cards = sorted((use for use in uses if use.cards), key=lambda use: as_people_count(use.node.name))
     cards = sum(len(use.cards) for use in with_cards)
     if cards <= MOST_BARS:
@@ -83,7 +83,10 @@ def _bars(uses: Sequence[NodeUse], holders: Holders, ink: Ink) -> Iterator[str]:
 
 
 def _bar(card: CardUse, held: Sequence[tuple[str, int]], colours: Mapping[str, str], ink: Ink) -> str:
-    """The pods of interest first, then what others use, then what is free. Whoever holds something gets a cell."""
+    """A bar: the pods of the plan first, then other pods, then free memory.
+
+    A pod that holds memory gets at least one cell.
+    """
     whole = max(card.device.memory_mib, card.memory_used_mib, 1)
     parts, edge, sum_mib = [], 0, 0
     for at, (pod, memory) in enumerate(held):
@@ -122,7 +125,7 @@ def _cells(uses: Sequence[NodeUse], ink: Ink) -> Iterator[str]:
 
 
 def _level(card: CardUse, steps: int) -> int:
-    """0 is empty and nothing but empty."""
+    """The level from 0 to `steps`. Only an empty card has level 0."""
     if card.slots_used == 0 and card.memory_used_mib == 0:
         return 0
     return max(1, min(steps, -(-steps * card.memory_used_mib // max(card.device.memory_mib, 1))))

@@ -1,4 +1,4 @@
-"""The JSON of `plan`: a stable contract. Fields are added, never renamed or given another meaning."""
+"""The JSON of `plan`, a stable interface: fields are added, never renamed or given another meaning."""
 
 from __future__ import annotations
 
@@ -66,8 +66,11 @@ def policy(pod: Pod) -> Json:
 
 
 def devices(pod: Pod, node: Node, shares: tuple[Share, ...]) -> list[Json]:
-    """Where kubelet picks the card (stock plugin), uuid and index are null: nobody knows them yet."""
-    indexes = {device.uuid: device.index for device in node.devices}  # a quarantined card is not among them
+    """The cards of a pod.
+
+    uuid and index are null if kubelet picks the card (stock plugin): they are not known yet.
+    """
+    indexes = {device.uuid: device.index for device in node.devices}  # does not include quarantined cards
     known = node.enforcer != Enforcer.STOCK
     return [
         {
@@ -82,7 +85,7 @@ def devices(pod: Pod, node: Node, shares: tuple[Share, ...]) -> list[Json]:
 
 
 def node_reasons(verdicts: tuple[Verdict, ...]) -> dict[str, str]:
-    """node -> why not, in HAMi's wording where HAMi has one."""
+    """node -> the reason why it refuses the pod, in HAMi's wording if HAMi has one."""
     return {v.node: v.hami or v.sentence for v in verdicts if v.reason != Reason.OK}
 
 

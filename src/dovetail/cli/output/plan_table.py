@@ -1,4 +1,4 @@
-"""`plan` for people: who lands where, who waits and why, and what the cluster looks like before and after."""
+"""Prints `plan` for users: which pods land where, which wait and why, and the cluster before and after."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from dovetail.policies.titles import policy_title
 from dovetail.whatif.plan import PlannedPod, why_pending
 
 MOST_ROWS = 200  # of one table, unless wide
-MANY_REPLICAS = 7  # so many of one workload with a node in common are listed one by one
+MANY_REPLICAS = 7  # up to this many replicas of one workload on one node are listed one by one
 MOST_PROBLEMS = 20  # of one severity, unless wide
 
 
 def lines(plan: PlanReport, wide: bool) -> Iterator[str]:
-    """Blocks of text, in the order in which people want them."""
+    """The plan as blocks of text, the most important first."""
     if plan.placed:
         yield _heading("PLACED", len(plan.placed))
         yield _capped(_placements(plan, wide), wide)
@@ -61,7 +61,7 @@ def closing(plan: PlanReport) -> str:
 
 
 def problem_lines(problems: Sequence[Problem], ignored: Mapping[str, int], wide: bool) -> Iterator[str]:
-    """What was odd about the input: for stderr, so that the plan itself can be piped on."""
+    """The problems of the input. They go to stderr, so that the plan itself can be piped."""
     for severity, colour in (("error", "red"), ("warning", "yellow")):
         said = of_severity(problems, severity)
         shown = said if wide else said[:MOST_PROBLEMS]
@@ -84,7 +84,7 @@ def problem_lines(problems: Sequence[Problem], ignored: Mapping[str, int], wide:
 
 
 def gpu_cell(shares: Sequence[Share], node: Node, short: Mapping[str, str]) -> str:
-    """`0,1`; `kubelet's choice` where nobody knows; `-` where none is asked for."""
+    """The GPUs of a pod: `0,1`; `kubelet's choice` if they are not known yet; `-` if the pod asks for none."""
     if not shares:
         return "-"
     if node.enforcer == Enforcer.STOCK:
@@ -97,9 +97,10 @@ def gpu_cell(shares: Sequence[Share], node: Node, short: Mapping[str, str]) -> s
 
 
 def short_uuids(uuids: Iterable[str], shown: Collection[str] | None = None) -> dict[str, str]:
-    """`GPU-ef931851-ecba-…` → `GPU-ef931851`, or as many parts more as tell it from all the others.
+    """uuid -> short form: `GPU-ef931851-ecba-…` becomes `GPU-ef931851`, or longer if that is not unique.
 
-    `shown`: those that are wanted; None = all. In the order of their parts, a card differs least from its neighbours.
+    `shown`: the uuids to shorten; None = all. In sorted order, a uuid shares most parts with its neighbours, so only
+    these are compared.
     """
     ordered = sorted(set(uuids), key=lambda uuid: uuid.replace("-", "\0"))
     position = {uuid: n for n, uuid in enumerate(ordered)}
@@ -146,7 +147,7 @@ def _placements(plan: PlanReport, wide: bool) -> str:
 def _replicas(
     outcomes: Sequence[PlannedPod], cells: Callable[[PlannedPod], Hashable], most: int, wide: bool
 ) -> Iterator[list[PlannedPod]]:
-    """Replicas of one workload with the same cells together, where there are more than `most` of them."""
+    """Groups of replicas of one workload with equal cells, if a group has more than `most` of them."""
 
     def key(outcome: PlannedPod) -> Hashable | None:
         pod = outcome.pod
@@ -172,7 +173,7 @@ def _not_placed(plan: PlanReport) -> list[tuple[str, ...]]:
 
 
 def _nodes(plan: PlanReport, wide: bool) -> Iterator[str]:
-    """Nodes on which nothing changed and that look alike are one row, unless wide."""
+    """The table of nodes. Unless wide, nodes that look alike and did not change are one row."""
     pairs = sorted(zip(plan.before, plan.after, strict=True), key=lambda pair: as_people_count(pair[1].node.name))
     rows = [(_node_row(old, new), (old.pods, old.cards) != (new.pods, new.cards)) for old, new in pairs]
     groups = folded(rows, lambda row: None if wide or row[1] else row[0][1:])
@@ -201,7 +202,7 @@ def _node_row(before: NodeUse, after: NodeUse) -> tuple[str, ...]:
 
 
 def _gpu_percent(use: NodeUse) -> tuple[str, str]:
-    """Memory and compute in use over all cards that the node registers."""
+    """Percent of memory and of compute in use, over all cards that the node registers."""
     cards = own_cards(use)
     return (
         percent(sum(card.memory_used_mib for card in cards), sum(card.device.memory_mib for card in cards)),

@@ -1,4 +1,4 @@
-"""A sign of life on stderr for what takes more than two seconds; nothing where stderr is no terminal."""
+"""Shows progress on stderr for work of more than two seconds; nothing if stderr is not a terminal."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dovetail.model.visible import visible
 
 PATIENCE = 2.0  # seconds
 BAR = 24  # characters
-What = str | Callable[[], str]  # a text that changes is asked for every second
+What = str | Callable[[], str]  # a function is called every second for the current text
 
 
 @contextmanager
 def progress(what: What, patience: float = PATIENCE) -> Iterator[None]:
-    """Says what is being done, and for how long already; wipes its line in the end."""
+    """Show the activity and its duration while the block runs; erase the line at the end."""
     if not sys.stderr.isatty():
         yield
         return
@@ -32,7 +32,7 @@ def progress(what: What, patience: float = PATIENCE) -> Iterator[None]:
 
 
 class Countdown:
-    """What is being done, how many of it are done, and how long the rest may take."""
+    """The text of an activity: how many steps are done, and about how long the rest will take."""
 
     def __init__(self, what: str = "") -> None:
         self._what, self._done, self._total = what, 0, 0

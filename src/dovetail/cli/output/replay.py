@@ -1,4 +1,4 @@
-"""One result as text: a summary for people, JSON and CSV for programs. Their fields are those of sim/results.py."""
+"""Formats one result: a summary for users, JSON and CSV for programs, with the fields of sim/results.py."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dovetail.sim.statistics import column_at, last_column, utilisation_pct
 Cell = str | int | float
 INFLATION_CSV = ("trace", "policy", "seed", "arrived_pct", "allocated_pct", "frag_pct", "frag_ratio_pct")
 TIME_CSV = ("trace", "policy", "seed", "queue", "at", "allocated_pct", "waiting")
-MOST_TENANTS = 12  # with the most jobs
+MOST_TENANTS = 12  # those with the most jobs
 
 
 def text(result: Result, form: str, setting: Setting, left_out: Mapping[str, int]) -> str:
-    """Without the final line break. `left_out`: file -> rows."""
+    """The result in this format, without the final line break. `left_out`: file -> number of rows left out."""
     if form == "json":
         return visible_json(msgspec.json.encode({**msgspec.to_builtins(result), "left_out": left_out}).decode())
     if form == "csv":
@@ -40,7 +40,7 @@ def csv_text(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
 
 
 def curve(result: Result) -> tuple[Sequence[str], list[Sequence[Cell]]]:
-    """Header and rows: one per column of inflation, or per sample over time."""
+    """The header, and a row per column of inflation mode or per sample of time mode."""
     if isinstance(result, Inflation):
         stem: tuple[Cell, ...] = (result.trace, result.policy, result.seed)
         columns = sorted((int(at), column) for at, column in result.columns.items())
@@ -114,7 +114,7 @@ def _models(run: Result) -> list[str]:
 
 
 def _users(run: Timed) -> list[str]:
-    """Who waited and who had the GPUs: by size and, where somebody has a name, by tenant."""
+    """Waits and GPU-hours by size of the job and, if tenants have names, by tenant."""
     lines = ["", *_usage("SIZE OF JOB", run.by_size)]
     if any(run.by_tenant):
         most = sorted(run.by_tenant, key=lambda tenant: (-run.by_tenant[tenant].jobs, tenant))[:MOST_TENANTS]

@@ -1,4 +1,4 @@
-"""Aligned text tables. Knows strings and their colours, nothing else."""
+"""Renders aligned text tables of strings with colours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ GAP = "  "
 
 
 def render(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = (), indent: str = "") -> str:
-    """Columns as wide as their widest cell; those whose position is in `right` are aligned to the right."""
+    """The table.
+
+    Columns are as wide as their widest cell; columns whose position is in `right` are aligned to the right.
+    """
     lines = [tuple(click.style(title, bold=True) for title in header), *(tuple(map(one_line, row)) for row in rows)]
     widths = [max(_width(line[at]) for line in lines) for at in range(len(header))]
     return "\n".join(indent + _line(line, widths, right) for line in lines)

@@ -1,7 +1,7 @@
-"""The one way out: whatever a command prints passes here, so that no text of other people can control a terminal.
+"""Prints the output of all commands, cleaned so that text from other sources cannot control the terminal.
 
-A test holds that no other module of this folder prints (tests/cli/test_terminal.py); progress.py and logs.py clean
-what they print themselves.
+No other module of this folder may print (tests/cli/test_terminal.py). The exceptions are progress.py and logs.py, which
+clean their text themselves.
 """
 
 from __future__ import annotations
@@ -14,34 +14,37 @@ import click
 from dovetail import own_folder
 from dovetail.model.visible import visible, visible_lines
 
-# What click.style makes of the styles that we use: bold, dim, a colour, and back to normal.
+# The escapes that click.style makes for the styles in use: bold, dim, a colour, and reset.
 _STYLE = r"\x1b\[(?:0|1|2|3[0-7]|9[0-7])m"
 _STYLED = re.compile(f"({_STYLE})")
 
 
 def echo(text: str = "", err: bool = False) -> None:
-    """Print text without colours: errors, file names, summaries. Of control characters, line feeds and tabs stay."""
+    """Print text without colours: errors, file names, summaries.
+
+    Of the control characters, only line feeds and tabs stay.
+    """
     click.echo(visible_lines(text), err=err)
 
 
 def say(line: str) -> None:
-    """Print one line about what we do on stderr; stdout is for the findings."""
+    """Print one line about the activity to stderr; stdout is for results."""
     click.echo(f"dovetail: {visible(line)}", err=True)
 
 
 def tell_unused_folders() -> None:
-    """Warn of cache folders that are not used because other users may write to them, once each."""
+    """Warn once about each cache folder that is not used because other users may write to it."""
     for notice in own_folder.notices():
         say(f"warning: {notice}")
 
 
 def echo_styled(text: str, err: bool = False) -> None:
-    """Print text with our own colours in it. Text of objects was cleaned before (kube/files/visible_bodies.py)."""
+    """Print text with our own colours. The text of objects was cleaned before (kube/files/visible_bodies.py)."""
     click.echo("".join(_parts(text, visible_lines)), err=err)
 
 
 def one_line(text: str) -> str:
-    """A cell of a table, on one line."""
+    """The text on one line, for a table cell."""
     return text if text.isprintable() else "".join(_parts(text, visible))
 
 

@@ -1,4 +1,4 @@
-"""One HTML page that says what the replays found; see docs/report.md."""
+"""Writes one HTML page with the findings of the replays; see docs/report.md."""
 
 from dovetail.sim.report.page import write_report
 

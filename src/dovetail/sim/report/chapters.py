@@ -1,4 +1,4 @@
-"""A chapter of the page per study: its text as HTML, its curves and maps as data."""
+"""The chapters of the page, one per study: text as HTML, curves and maps as data."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dovetail.sim.statistics import (
 )
 from dovetail.sim.study import R, Study, first_seed
 
-MOST_TENANTS = 12  # with the most jobs; more make a table nobody reads
+MOST_TENANTS = 12  # those with the most jobs; a longer table is hard to read
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ def _hours(study: Study[Timed], colours: Colours) -> Html:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a cell shows of some of the jobs: a number that colours it in, and a small one."""
+    """What a table cell shows for some of the jobs: a main number, which also fills the cell, and a small one."""
 
     main: Callable[[Usage], float]
     small: Callable[[Usage], float]
@@ -230,7 +230,7 @@ def _by_size_and_tenant(what: str, figures: Figures, study: Study[Timed], colour
     sizes = {policy: [run.by_size for run in runs.values()] for policy, runs in study.runs.items()}
     owners = {policy: [run.by_tenant for run in runs.values()] for policy, runs in study.runs.items()}
     parts = [_usage_table((f"{what} by size of the job", "Size"), list(first.by_size), sizes, figures, colours)]
-    if any(tenants):  # somebody has a name
+    if any(tenants):  # at least one tenant has a name
         shown = tenants[:MOST_TENANTS]
         parts.append(_usage_table((f"{what} by tenant", "Tenant"), shown, owners, figures, colours))
         parts.append(tables.omitted(len(tenants) - MOST_TENANTS, "tenant"))

@@ -1,4 +1,4 @@
-"""What the scripts read and the reader downloads: every seed's figures, curves over seeds, one map per policy."""
+"""The data that scripts read and users download: every seed's figures, curves over seeds, one map per policy."""
 
 from __future__ import annotations
 
@@ -67,6 +67,6 @@ def curve_data(found: CurveSet) -> dict[str, Any]:
 
 
 def _plain(value: float, places: int) -> float | int:
-    """Without a decimal that says nothing: 0 instead of 0.0 and -0.0."""
+    """The rounded value as an integer if it is whole: 0 instead of 0.0 and -0.0."""
     short = round(value, places)
     return int(short) if short == int(short) else short

@@ -1,4 +1,4 @@
-"""What the numbers of one study say, in a sentence that needs no figure."""
+"""The finding of one study as a sentence."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from dovetail.sim.study import R, Study
 
 
 def leader(comparison: Comparison[R]) -> str | None:
-    """The best policy beside the baseline, among those that are clearly better if there are such; None where there is
-    nothing to compare."""
+    """The best policy besides the baseline, or None without others.
+
+    Policies that are clearly better than the baseline go first, if there are any.
+    """
     gaps = comparison.differences
     clear = [policy for policy in gaps if gaps[policy].verdict == SeedVerdict.BETTER]
     return max(clear or gaps, key=lambda policy: comparison.measure.better * gaps[policy].mean, default=None)

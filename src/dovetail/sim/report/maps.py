@@ -11,12 +11,13 @@ from typing import Any
 from dovetail.sim.results import NodeMap
 from dovetail.sim.trace import WHOLE
 
-COARSE = [0, 1, *range(4, WHOLE - 3, 4), WHOLE - 1, WHOLE]  # an empty GPU stays empty, a full one full
+# keeps 0 and WHOLE exact: an empty GPU stays empty, a full one full
+COARSE = [0, 1, *range(4, WHOLE - 3, 4), WHOLE - 1, WHOLE]
 BANDS = ("empty", "below a quarter", "below half", "below three quarters", "not full", "full")
 
 
 def cluster(nodes: Sequence[NodeMap]) -> dict[str, Any]:
-    """What all runs on one cluster share."""
+    """The part of the map that all runs on one cluster share."""
     models = sorted({node.model for node in nodes})
     return {
         "models": models,
@@ -27,7 +28,7 @@ def cluster(nodes: Sequence[NodeMap]) -> dict[str, Any]:
 
 
 def cells(nodes: Sequence[NodeMap]) -> dict[str, Any]:
-    """GPU for GPU, in the order of the nodes, an index into `levels` (milli). Exact for up to 256 distinct fillings."""
+    """For each GPU, in the order of the nodes, an index into `levels` (milli). Exact for up to 256 distinct values."""
     milli = [given for node in nodes for given in node.gpus]
     distinct = sorted(set(milli))
     levels = distinct if len(distinct) <= 256 else COARSE
@@ -36,12 +37,12 @@ def cells(nodes: Sequence[NodeMap]) -> dict[str, Any]:
 
 
 def band(milli: int) -> int:
-    """Into which of BANDS a GPU falls."""
+    """The index in BANDS of a GPU with so many milli taken."""
     return 0 if milli <= 0 else 5 if milli >= WHOLE else 1 + 4 * milli // WHOLE
 
 
 def by_band(nodes: Sequence[NodeMap]) -> dict[str, list[int]]:
-    """model -> how many of its GPUs are in each band."""
+    """model -> number of its GPUs in each band."""
     counts: dict[str, Counter[int]] = {}
     for node in filter(lambda one: one.gpus, nodes):
         counts.setdefault(node.model, Counter()).update(band(given) for given in node.gpus)

@@ -1,4 +1,4 @@
-"""How a report was made: the command, the date and the settings, as its caller says them."""
+"""How a report was made: command, date and settings, given by the caller."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Setting = tuple[str, str, bool]  # an option, its value, and whether it was give
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What is unknown is left empty, and left out of the page."""
+    """The origin of a report. Unknown values are empty and left out of the page."""
 
     command: str = ""
-    date: str = ""  # as it is to be read, with its time zone
+    date: str = ""  # as shown on the page, with its time zone
     settings: Sequence[Setting] = ()
 
 

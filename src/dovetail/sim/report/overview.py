@@ -1,4 +1,4 @@
-"""What all studies of a page say together, in a sentence per mode."""
+"""The findings of all studies of a page together, in one sentence per mode."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dovetail.sim.study import R, Study
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """The policy that is best on average over several traces, against the baseline."""
+    """The policy that is best on average over several traces, compared with the baseline."""
 
     policy: str
     baseline: str
     gaps: Sequence[Difference]  # per trace
-    ahead: Sequence[int]  # traces on which it is clearly better, or on the only seed
+    ahead: Sequence[int]  # traces on which it is clearly better, or better on the only seed
     behind: Sequence[int]
 
     @property
@@ -30,7 +30,7 @@ class Race:
 
     @property
     def reserve(self) -> str:
-        """What an honest headline has to add."""
+        """The restrictions that the headline must state."""
         worse = f"; worse on {len(self.behind)}" if self.behind else ""
         chance = " (one seed: it may be chance)" if any(g.verdict == SeedVerdict.ONE_SEED for g in self.gaps) else ""
         return worse + chance
@@ -61,7 +61,7 @@ def _inflations(studies: Sequence[Study[Inflation]]) -> str:
 
 
 def _times(studies: Sequence[Study[Timed]]) -> str:
-    """The hours are those of all traces, also of those that it lost."""
+    """The sentence for time mode. The hours are summed over all traces, also those on which the policy is worse."""
     found = race(studies, IDLE_WHILE_WANTED)
     if found is None:
         return f"{len(studies)} traces, replayed as they happened."
@@ -73,7 +73,10 @@ def _times(studies: Sequence[Study[Timed]]) -> str:
 
 
 def _never_ahead(found: Race, claim: str) -> str:
-    """Says no more than was looked at: another policy may be ahead on a single trace."""
+    """The sentence for a policy that is not ahead overall.
+
+    It is about this policy only: another one may be ahead on a single trace.
+    """
     number = "none" if not found.ahead else str(len(found.ahead))
     traces = f"{number} of {len(found.gaps)} traces"
     return (
@@ -82,7 +85,7 @@ def _never_ahead(found: Race, claim: str) -> str:
 
 
 def race(studies: Sequence[Study[R]], measure: Measure[R]) -> Race | None:
-    """None where the traces have no policy in common, or not the same baseline."""
+    """The best policy on average; None if the traces have no policy in common, or different baselines."""
     compared = [compare(study, measure).differences for study in studies]
     baseline = studies[0].baseline
     common = [policy for policy in studies[0].policies if all(policy in gaps for gaps in compared)]
@@ -94,6 +97,6 @@ def race(studies: Sequence[Study[R]], measure: Measure[R]) -> Race | None:
 
 
 def _clearly(gaps: Sequence[Difference], sign: int) -> list[int]:
-    """On which traces the difference has this sign, and is no chance as far as can be told."""
+    """The traces on which the difference has this sign and is not explained by chance, as far as the seeds can tell."""
     sure = (SeedVerdict.BETTER, SeedVerdict.WORSE, SeedVerdict.ONE_SEED)
     return [at for at, gap in enumerate(gaps) if gap.verdict in sure and sign * gap.mean > 0]

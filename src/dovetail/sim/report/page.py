@@ -1,4 +1,4 @@
-"""The page: a template, a style sheet and scripts become one file that needs no network."""
+"""Builds the page: a template, a style sheet and scripts become one file that needs no network."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def write_report(
     baseline: str | None = None,
     origin: Origin = UNKNOWN,
 ) -> None:
-    """One self-contained page. Policies are compared with `baseline`, or with the first that appears in the results."""
+    """Write one self-contained page. Policies are compared with `baseline`, or with the first one in the results."""
     Path(path).write_text(render(results, title, baseline, origin), encoding="utf-8")
 
 
@@ -85,12 +85,12 @@ def _asset(name: str) -> str:
 
 
 def _fill(template: str, parts: Mapping[str, Html]) -> str:
-    """In one pass, so that what is filled in is never looked at again."""
+    """Fill the template in one pass, so that placeholders inside the filled-in text are not replaced."""
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template)
 
 
 def _content_policy(script: str) -> Html:
-    """The browser runs our script and no other, and fetches nothing."""
+    """The Content-Security-Policy: the browser runs only our script and fetches nothing."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return join(f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; img-src data: blob:")
 
@@ -141,7 +141,7 @@ def _chapter(chapter: Chapter, at: int, of: int) -> Html:
 
 
 def _clusters(studies: Studies) -> tuple[list[dict[str, Any]], list[int]]:
-    """(distinct clusters, which of them each study ran on)."""
+    """The distinct clusters, and for each study the index of its cluster."""
     seen: list[list[tuple[str, str, int]]] = []
     found: list[dict[str, Any]] = []
     at: list[int] = []

@@ -1,4 +1,4 @@
-"""The parts of the page that are text, tables and bars: readable without any script."""
+"""The parts of the page that need no script: text, tables and bars."""
 
 from __future__ import annotations
 
@@ -46,8 +46,10 @@ def table(
     class_: str | None = None,
     names: Sequence[str] | None = None,
 ) -> Html:
-    """The first cell of each row is its heading. `names` are the columns' names as text, for boxes too narrow for
-    columns: each cell then stands on a line of its own."""
+    """A table; the first cell of each row is its heading.
+
+    `names` are the column names as text, for screens too narrow for columns: there each cell has its own line.
+    """
     header = tag("tr", *(tag("th", title, scope="col") for title in head))
     body = []
     for first, *rest in rows:
@@ -143,7 +145,7 @@ def _gap_cells(gap: Difference, comparison: Comparison[R], reach: float) -> list
 
 
 def _whisker(gap: Difference, reach: float) -> Html:
-    """The interval as a line, the mean as a dot, on a scale that all policies share, with 0 in the middle."""
+    """The interval as a line and the mean as a dot. All policies share the scale, with 0 in the middle."""
 
     def at(value: float) -> float:
         return 50 + 48 * value / reach if reach else 50.0
@@ -189,14 +191,14 @@ def by_policy(
 
 
 def matrix_style(studies: Iterable[Study[Any]]) -> str:
-    """A table with a column per policy is stacked where its box is too narrow for its columns."""
+    """Styles that stack a table with a column per policy if its box is too narrow for the columns."""
     counts = sorted({len(study.policies) for study in studies})
     rules = {n: STACKED.replace("TABLE", f".matrix.of-{n}") for n in counts}
     return "".join(f"@container (max-width:{CORNER_REM + n * COLUMN_REM}rem){{{rule}}}\n" for n, rule in rules.items())
 
 
 def filled(text: str, note: str, percent: float) -> Html:
-    """A cell that is coloured in as far as its value goes."""
+    """A cell that is filled with colour up to `percent`."""
     share = min(max(percent, 0.0), 100.0)
     return tag("span", tag("b", text), tag("small", note), class_="filled", style=f"--share:{share:.1f}%")
 

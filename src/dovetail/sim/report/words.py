@@ -1,4 +1,4 @@
-"""Numbers as people read them: 95.1 %, +0.62 points, 3.4 h, 1,234 GPU-hours."""
+"""Formats numbers for readers: 95.1 %, +0.62 points, 3.4 h, 1,234 GPU-hours."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 SPACE = "\u00a0"  # between a number and its unit, where no line may break
 MINUS = "\u2212"
-DURATIONS = (("d", 2 * 86400.0, 86400.0), ("h", 2 * 3600.0, 3600.0), ("min", 120.0, 60.0))  # unit, from, seconds of one
+# unit, shortest duration in seconds that uses it, its seconds
+DURATIONS = (("d", 2 * 86400.0, 86400.0), ("h", 2 * 3600.0, 3600.0), ("min", 120.0, 60.0))
 
 
 def amount(value: float, unit: str, scale: float | None = None) -> str:
-    """A value of a measure with its unit; counts stand alone, since their measure's title says what is counted.
-    `scale` is the value that chooses the unit of a duration, so that neighbours have the same."""
+    """A value of a measure with its unit. Counts have none: the title of the measure names it.
+
+    `scale` is the value that chooses the unit of a duration, so that neighbouring values have the same unit.
+    """
     if unit == "%":
         return f"{decimals(value, 1)}{SPACE}%"
     if unit == "s":
@@ -29,7 +32,7 @@ def change(value: float, unit: str, scale: float | None = None) -> str:
 
 
 def with_unit(text: str, unit: str) -> str:
-    """A count that `amount` or `change` has written, with what is counted: in a headline it must not stand alone."""
+    """A number from `amount` or `change` with the counted noun, for places without a title such as headlines."""
     if unit in ("%", "s", ""):
         return text
     noun = unit.removesuffix("s") if text.lstrip("+" + MINUS) == "1" else unit
@@ -37,19 +40,19 @@ def with_unit(text: str, unit: str) -> str:
 
 
 def _places(number: float) -> int:
-    """Of a mean of counts: none where it is whole, or large."""
+    """Decimals of a mean of counts: 0 if it is whole or large, else 1."""
     return 0 if abs(number) >= 100 or float(number).is_integer() else 1
 
 
 def interval(low: float, high: float, unit: str, scale: float) -> str:
-    """`+0.81 to +0.97 points`: the unit stands once."""
+    """Both ends with one unit: `+0.81 to +0.97 points`."""
     first, last = change(low, unit, scale), change(high, unit, scale)
     _, space, name = last.partition(SPACE)
     return f"{first.removesuffix(space + name)} to {last}"
 
 
 def decimals(value: float, places: int) -> str:
-    """What rounds to 0 has no sign."""
+    """The number with `places` decimals. A value that rounds to 0 has no sign."""
     text = f"{abs(value):,.{places}f}"
     return text if value >= 0 or not text.strip("0.") else MINUS + text
 
@@ -59,7 +62,7 @@ def signed(value: float, places: int) -> str:
 
 
 def _with_plus(text: str) -> str:
-    """Neither what is below 0 nor what rounds to 0 gets one."""
+    """The text with a plus sign, unless the number is negative or rounds to 0."""
     number = text.partition(SPACE)[0]
     return text if number.startswith(MINUS) or not number.strip("0.") else f"+{text}"
 
@@ -85,7 +88,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def seeds_of(seeds: Sequence[int]) -> str:
-    """`42 to 51` where none is left out."""
+    """The seeds as text: `42 to 51` for consecutive ones, else a list."""
     if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
         return f"{seeds[0]} to {seeds[-1]}"
     return listed([str(seed) for seed in seeds])

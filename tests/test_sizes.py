@@ -31,7 +31,7 @@ FILES = {  # file: (lines, why)
     "engine/ledger/intern.py": (405, "one table of names for each kind of thing that gets a number"),
     "engine/ledger/ledger.py": (507, "the only mutable state: nodes, pods and transactions share its invariants"),
     "engine/scheduler.py": (440, "the one door for events, and what each of them does"),
-    "kube/live/driver.py": (530, "events in their order, and what becomes of every effect"),
+    "kube/live/driver.py": (568, "events in their order, and what becomes of every effect"),
     "kube/live/mirror.py": (458, "one method for each kind of object that is watched"),
 }
 API_FORM = "the API's form (kube/objects) and the model's form of one thing"

@@ -115,7 +115,7 @@ class Observed:
             self._book_again(row, self._ledger.assumed_on(row))
 
     def node_changed(self, row: int, kubelet_picked: bool = False) -> list[Warn]:
-        """Book the row's pods again whose record is valid only now or no longer, and whose guessed cards are gone.
+        """Book pods of the row again if their record became valid or invalid, or if their guessed cards are gone.
 
         `kubelet_picked`: kubelet picked the cards on the node before the change. Pods that are being bound there then
         get a card that the node has now. Their Bindings do not name the reserved cards, and may already have succeeded.

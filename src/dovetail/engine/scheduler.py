@@ -189,7 +189,7 @@ class Scheduler:
             self.waiting.drop_pod(uid)
         self._release(uids, rows)
         effects: list[Effect] = []
-        for name in sorted(smaller):  # first drop all pods, so that no pod that is gone is placed
+        for name in sorted(smaller):  # all pods that are gone are dropped already: none is placed
             rest = self.waiting.find(name)
             effects += self._discipline.rest(at, rest) if rest is not None else self._discipline.left(at, NONE)
         return (*effects, *self.retry(at, tuple(dict.fromkeys(rows)))) if rows and len(self.waiting) else tuple(effects)

@@ -26,7 +26,7 @@ class Device(msgspec.Struct, frozen=True):
     healthy: bool = True
     cordoned: bool = False
     mode: str = HAMI_CORE
-    quarantined: bool = False  # in use by a pod, yet not registered by the node
+    quarantined: bool = False  # in use by a pod, but not registered by the node
 
 
 _SEPARATORS = re.compile(r"[ \-_/]+")

@@ -164,7 +164,7 @@ class Evict(msgspec.Struct, frozen=True):
     pod: Pod
     node: str
     by: str  # the group that gets the place (Group.name); "" = a round took it
-    reason: str  # for people
+    reason: str  # for users
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -179,7 +179,7 @@ class Resize(msgspec.Struct, frozen=True):
 
     group: str  # Group.name
     pods: int
-    reason: str  # for people
+    reason: str  # for users
 
 
 Effect = Bind | Wait | Warn | Evict | Move | Resize

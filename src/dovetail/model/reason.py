@@ -79,7 +79,7 @@ class Word(NamedTuple):
     """The words for a reason."""
 
     name: str  # stable, for counting and for JSON
-    sentence: str  # for people
+    sentence: str  # for users
     hami: str | None  # HAMi's own string for the same thing
 
 
@@ -221,6 +221,6 @@ def sentence(reason: Reason) -> str:
 
 
 def hami_name(reason: Reason) -> str:
-    """HAMi's wording, or ours where HAMi has none."""
+    """HAMi's wording, or Dovetail's if HAMi has none."""
     word = WORDS[reason]
     return word.hami or word.name

@@ -81,7 +81,10 @@ def sets(fits: int, count: int) -> int:
 
 
 def grow(rows: Rows, i: int, fitting: Ints, fits: int, count: int, pick: Ints, gain: Ints) -> None:
-    """Write `count` positions in `fitting` into `pick`, in order: the best pair, then each time the closest card."""
+    """Write `count` positions in `fitting` into `pick`, in order.
+
+    Start with the best pair, then always add the card that is closest to all chosen ones.
+    """
     best, first = -1, 0
     for x in range(fits):
         gain[x] = 0

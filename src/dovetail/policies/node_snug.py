@@ -18,7 +18,7 @@ from dovetail.policies.values import CPU_STEP, CPU_STEPS, GPU
 
 OPENING = 2_500  # millionths of a GPU, for each card of an idle node
 STEP = 12_000  # smaller differences, in millionths of a GPU, do not count
-MOST_CPU = 10**9  # milli; a limit, so that products stay within 64 bits
+MOST_CPU = 10**9  # milli; more makes no difference, and products stay within 64 bits
 
 
 def with_cpu(outlook: Ints, kind: int, value: int, cpu: int) -> int:

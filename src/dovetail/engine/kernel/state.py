@@ -69,7 +69,7 @@ class Vectors(NamedTuple):
 
     score: Floats  # [u, row]
     scored: Ints  # [u]: the number of moves when they were last updated; NONE = never
-    refused: Bytes  # [v, row]: 0 = a candidate, else why not
+    refused: Bytes  # [v, row]: 0 = a candidate, else the reason
     best: Ints  # [v, block]: its best row, or NONE
     high: Floats  # [v, block]: that row's score
     leader: Ints  # [v, quarter]: its best block
@@ -84,7 +84,7 @@ class Vectors(NamedTuple):
     measured_older: Ints  # [row + 1]: as `older`
     measured_newer: Ints  # [row + 1]
     spoilt: Ints  # working space: blocks whose best row got worse
-    stale: Ints  # working space: [quarter], 1 where its leader must be found again
+    stale: Ints  # working space: [quarter], 1 if its leader must be found again
     example: Ints  # working space: [kind of hardware], an idle node of this kind
 
 
@@ -136,7 +136,7 @@ class Batch(NamedTuple):
     shape: Ints
     mask: Ints  # static class or OWN
     scores: Ints  # which kept scores; FRESH = none are kept
-    vector: Ints  # which kept candidates; likewise
+    vector: Ints  # which kept candidates; FRESH = none are kept
     owner: Ints
     draw: Ints
     group_end: Ints  # [group]: one past its last pod
@@ -145,5 +145,5 @@ class Batch(NamedTuple):
     style: Ints
     quota: Ints  # [vendor, 2]
     results: Ints  # [pod, 3]: written by the kernel
-    taken_from: Ints  # [pod]: where its cards stand in `taken`
+    taken_from: Ints  # [pod]: position of its cards in `taken`
     taken: Ints  # [card given, 4]: written by the kernel

@@ -30,7 +30,7 @@ class Decisions(Sequence[Decision]):
         taken: Ints,
         generation: int,
     ) -> None:
-        self.uids, self.rows, self.reasons = uids, rows, reasons  # rows: NONE where the pod stays pending
+        self.uids, self.rows, self.reasons = uids, rows, reasons  # rows: NONE if the pod stays pending
         self.taken, self.starts = taken, starts  # cards of pod n from taken[starts[n]] on
         self.names, self.generation = names, generation  # names by row
 

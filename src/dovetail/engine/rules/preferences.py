@@ -138,7 +138,7 @@ class Preferred:
         if not soft:
             return score
         labelled = self._facts.active
-        if own:  # default constraints: a node without one label is scored by its other labels
+        if own:  # default constraints need not all labels: a node is scored by those it has
             labelled = np.logical_and.reduce([self._facts.domains(one.topology_key)[0] > 0 for one in soft])
         scored = feasible & labelled
         if not scored.any():
@@ -180,7 +180,7 @@ class Preferred:
             return np.zeros_like(found)
         return HIGHEST * (np.clip(found, SMALLEST_IMAGE, most) - SMALLEST_IMAGE) // (most - SMALLEST_IMAGE)
 
-    # ---- what tells nodes apart at all --------------------------------------------------------------------------
+    # ---- whether nodes differ at all ----------------------------------------------------------------------------
 
     def _taints_differ(self, pod: Pod) -> bool:
         tolerations = pod.node_rules.tolerations

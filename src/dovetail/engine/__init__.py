@@ -1,1 +1,1 @@
-"""What we decide: the ledger, the kernel that places groups on it, the scheduler around them, and why."""
+"""The engine: the ledger, the kernel that places groups on it, the scheduler around them, and explanations."""

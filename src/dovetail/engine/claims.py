@@ -1,4 +1,4 @@
-"""Who is next, who yields, who may run: the rights that a scheduler was given, applied to its ledger."""
+"""The scheduler's rights, applied to its ledger: which group is next, which pods yield, which jobs may run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dovetail.policies.yielding import Yielding
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """A row of each table (docs/adr/0018)."""
+    """One choice from each table (docs/adr/0018)."""
 
     queue: str = BACKFILL  # a discipline of engine/disciplines.py
     order: QueueOrder = BY_PRIORITY
@@ -42,7 +42,7 @@ DEFAULT_RIGHTS = Rights()
 
 
 class Claims:
-    """Groups' claims on places. With the default rights nothing is counted, and groups are ordered by themselves."""
+    """Orders groups and makes room for them. With the default rights nothing is counted, and `Group.order` decides."""
 
     def __init__(self, rights: Rights, scheduler: Trying) -> None:
         self._scheduler, self._placer = scheduler, scheduler.placer
@@ -57,8 +57,8 @@ class Claims:
             self._preemption = Preemption(rights.yielding, ledger, self.service, self._place, self._fits)
         if rights.rounds is not None:
             self._rounds = Rounds(rights.rounds, ledger, self.service)
-        self.sorts_again = rights.order.changes  # keys of waiting groups may change while they wait
-        self.plain = not (self.service.attends or self.sorts_again)  # nothing to count, and no group to be held back
+        self.sorts_again = rights.order.changes  # keys of groups may change while they wait
+        self.plain = not (self.service.attends or self.sorts_again)  # nothing to count, and no group to hold back
 
     def order_of(self, group: Group) -> tuple[Any, ...]:
         """The group's place in the queue: the smallest is tried first."""
@@ -72,7 +72,7 @@ class Claims:
         return self._rounds is None or self._rounds.place_of(group.name) is not None
 
     def make_room(self, group: Group) -> list[Evict]:
-        """Stop pods that yield to the group, which found no place, and keep the places for it until they have ended."""
+        """Stop pods that yield to the group, which found no place, and keep their places for it until they end."""
         if self._preemption is None or not self.may_run(group) or not can_be_placed(group):
             return []
         with self._scheduler.trial():
@@ -86,24 +86,24 @@ class Claims:
         return [self._stop(held.pod, group.name, self._preemption.policy.reason) for held in plan.victims]
 
     def planned(self, group: Group) -> Sequence[Decision] | None:
-        """The places that other pods have left for the group, reserved for it; None = there are none."""
+        """Reserve the places that other pods have left for the group; None = there are none."""
         if self._preemption is None or not can_be_placed(group):
             return None
         return self._preemption.carry_out(group)
 
     def withdrawn(self, name: str) -> None:
-        """A pod of the waiting group is gone: what was planned for the group is void."""
+        """Drop the plan for a waiting group: one of its pods is gone."""
         if self._preemption is not None:
             self._preemption.forget(name)
 
     def begin_round(self, waiting: Iterable[Group]) -> list[Evict] | None:
-        """Ask who may run until the next round; returns whom to stop. None = there are no rounds."""
+        """Decide which jobs may run until the next round; returns the pods to stop. None = there are no rounds."""
         if self._rounds is None:
             return None
         return [self._stop(pod, "", REASON) for pod in self._rounds.begin(waiting) if not self._ends(pod.uid)]
 
     def gone(self, pods: Iterable[Pod]) -> None:
-        """The pods have ended, and hold nothing any more."""
+        """Count pods that have ended and hold nothing any more."""
         for pod in pods:
             self.service.gone(pod)
 
@@ -119,5 +119,5 @@ class Claims:
         return self._placer.place_all((group,))
 
     def _fits(self, pod: Pod, node: str, shares: tuple[Share, ...], runs: bool) -> bool:
-        """Whether the pod could have this place as the ledger stands. `runs`: it has had it until now."""
+        """Whether the pod could have this place with the ledger as it is. `runs`: it has had the place until now."""
         return refusal(self._placer, pod, self._ledger.row_of[node], shares, runs) is Reason.OK

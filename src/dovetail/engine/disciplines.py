@@ -1,7 +1,7 @@
-"""Queue disciplines: whether a waiting group may be overtaken by a group that comes after it.
+"""Queue disciplines: whether a group may be placed before a waiting group that is ahead of it in the queue.
 
-`backfill`: every group that fits is placed. `strict`: no group is placed while one waits that comes before it.
-Live and simulated runs use the same two; `Scheduler` has one of them.
+`backfill`: every group that fits is placed. `strict`: no group is placed while a group ahead of it waits. Live and
+simulated runs use the same two; a `Scheduler` has one of them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Queueing(Protocol):
 
 class Discipline(Protocol):
     def line_of(self, group: Group) -> Hashable:
-        """The line of the waiting room that the group stands in."""
+        """The key of the group's line in the waiting room."""
 
     def place(self, groups: Sequence[Group]) -> Sequence[Decision]:
         """Decide groups in the order given."""
@@ -46,19 +46,19 @@ class Discipline(Protocol):
         """Decide one group that has just arrived."""
 
     def arrived_again(self, at: float) -> Sequence[Effect]:
-        """A group that waited has arrived once more, with other pods, and was decided."""
+        """Called after a waiting group has arrived again, with other pods, and was decided."""
 
     def freed(self, at: float, rows: Sequence[int], related: bool = False) -> Sequence[Effect]:
-        """Offer waiting groups what these rows have now. `related`: rules between pods may be fulfilled by now, too."""
+        """Try waiting groups on what these rows have now. `related`: rules between pods may be satisfied now, too."""
 
     def offer(self, at: float, keys: Sequence[Hashable]) -> Sequence[Effect]:
         """Try the groups in these lines, in order."""
 
     def left(self, at: float, row: int) -> Sequence[Effect]:
-        """A pod has left the row, or the queue (row NONE)."""
+        """Called after a pod has left the row, or the queue (row NONE)."""
 
     def rest(self, at: float, group: Group) -> Sequence[Effect]:
-        """Some pods of a waiting group left: the others may be easier to place."""
+        """Called after pods of a waiting group left: the others may be easier to place."""
 
 
 class Backfill:
@@ -66,7 +66,7 @@ class Backfill:
         self._of = of
 
     def line_of(self, group: Group) -> Hashable:
-        """Lone pods that ask for the same share a line; a gang or a pod under a quota may be helped by any change."""
+        """Lone pods with equal requests share a line. Any change may help a gang or a pod under a quota."""
         placer, pod = self._of.placer, group.pods[0]
         if len(group.pods) > 1:
             return ALWAYS
@@ -74,12 +74,12 @@ class Backfill:
             return self._request(pod)
         if not can_be_placed(group) or placer.quotas.apply_to(pod):
             return ALWAYS
-        key = self._request(pod)  # special for its preferences alone, it waits like any other
+        key = self._request(pod)  # a pod that is special only for its preferences waits like any other
         if placer.related.restricts(pod):
             key = (*key, pod.namespace, tuple(sorted(pod.labels.items())), pod.relations)
             self._of.listen()
         if placer.nominated.row_of(pod.uid) != NONE:
-            key = (*key, pod.uid)  # others yield to it where it goes
+            key = (*key, pod.uid)  # other pods yield to it on its node
         return key
 
     def _request(self, pod: Pod) -> tuple[Hashable, ...]:
@@ -96,8 +96,11 @@ class Backfill:
         return ()
 
     def freed(self, at: float, rows: Sequence[int], related: bool = False) -> Sequence[Effect]:
-        """A gang or a pod under a quota may be helped by any row. The others waited because no other row could take
-        them, so that they need not try when these rows no longer can; unless their rules are about other pods."""
+        """Try waiting groups on these rows. Any row may help a gang or a pod under a quota.
+
+        The other groups waited because no other row could take them, so they are tried only while these rows can. This
+        is wrong for groups with rules about other pods: they are tried anyway.
+        """
         if self._of.retries.deferred:
             self._of.retries.note_rows(rows)
             self._of.retries.note(self._of.wake.related() if related else ())
@@ -114,8 +117,10 @@ class Backfill:
         return self._offer(at, keys, ())
 
     def _offer(self, at: float, keys: Sequence[Hashable], rows: Sequence[int]) -> list[Effect]:
-        """Try each line until a group finds no place, as the next one asks for the same; unless it turns out that this
-        one asks for more by now, because of pods that came since it got in line. `rows`: only these can help."""
+        """Try each line until a group finds no place: the next group asks for the same. `rows`: only these can help.
+
+        Exception: a group that got another line since, because of pods that arrived, does not stop its old line.
+        """
         waiting, fitting = self._of.waiting, set(keys)
         lines = [waiting.line(key) for key in keys]
         turns = [(line[0], n, 0) for n, line in enumerate(lines)]
@@ -146,14 +151,17 @@ class Strict:
         self._of = of
 
     def line_of(self, group: Group) -> Hashable:
-        """One line for all groups that room could help. The others hold up no group behind them."""
+        """One line for all groups that room could help. Other groups do not block the groups behind them."""
         return IN_ORDER if can_be_placed(group) else ALWAYS
 
     def place(self, groups: Sequence[Group]) -> Sequence[Decision]:
-        """As if each arrived by itself. A group that no room could help gets its own reason and holds up no other."""
+        """Decide groups as if each arrived alone.
+
+        A group that no room could help gets its own reason and blocks no other group.
+        """
         placer = self._of.placer
         parts: list[Sequence[Decision]] = []
-        late: list[Any] = []  # orders of groups that would wait by now
+        late: list[Any] = []  # orders of groups that would wait now
         for group in groups:
             if placer.learns_from((group,)):
                 placer.learn((group,), 0)
@@ -172,7 +180,7 @@ class Strict:
         return self.place((group,))
 
     def arrived_again(self, at: float) -> Sequence[Effect]:
-        return self._advance(at)  # it may have stood in the way of others
+        return self._advance(at)  # it may have blocked other groups
 
     def freed(self, at: float, rows: Sequence[int], related: bool = False) -> Sequence[Effect]:
         return self._advance(at)
@@ -187,7 +195,7 @@ class Strict:
         return self._advance(at)
 
     def _advance(self, at: float) -> list[Effect]:
-        """Offer from the front of the line on, until a group finds no place."""
+        """Try groups from the front of the line, until one finds no place."""
         effects: list[Effect] = []
         front = self._of.waiting.front()
         while front is not None:

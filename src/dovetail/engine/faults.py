@@ -1,6 +1,6 @@
-"""What becomes of an object on which the engine raised: it is taken out, and the ledger is put right for the others.
+"""Objects on which the engine raised an exception are taken out, and the ledger is repaired for the others.
 
-Where nobody is to be told (`Faults.tell` is None: simulator, plan, tests), the error is raised as it is.
+If `Faults.tell` is None (simulator, plan, tests), the exception is raised instead.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Subject = Group | RunningPod | Node
 
 
 class Faults:
-    """Takes groups, running pods and nodes out of the way after an exception."""
+    """Takes groups, running pods and nodes out after an exception."""
 
     def __init__(self, ledger: Ledger, waiting: WaitingRoom) -> None:
         self._ledger, self._waiting = ledger, waiting
         self.tell: Callable[[Subject, Exception], None] | None = None
 
     def group(self, group: Group, error: Exception) -> bool:
-        """The group neither waits nor holds anything any more. False: the caller must raise."""
+        """Remove the group from the waiting room and release its pods. False: the caller must raise."""
         if self.tell is None:
             return False
         self._waiting.remove(group.name)
@@ -53,7 +53,7 @@ class Faults:
         return True
 
     def node(self, node: Node, before: Node | None, error: Exception) -> bool:
-        """The node takes no new pods; its pods keep what they hold. False: the caller must raise."""
+        """Close the node for new pods; its pods keep what they hold. False: the caller must raise."""
         if self.tell is None:
             return False
         ledger = self._ledger
@@ -69,7 +69,7 @@ class Faults:
 
 
 def simplified(running: RunningPod) -> Iterator[RunningPod]:
-    """The pod with less and less of what may be wrong with it: at last only its name and the node."""
+    """The pod with fewer and fewer fields that may be wrong: at last only its name and the node."""
     pod = running.pod
     plain = Pod(pod.namespace, pod.name, pod.uid, owner=pod.owner, scheduler=pod.scheduler, group=pod.group)
     asking = replace(plain, resources=pod.resources, containers=pod.containers)
@@ -80,9 +80,9 @@ def simplified(running: RunningPod) -> Iterator[RunningPod]:
 
 
 def mend(ledger: Ledger, uids: Sequence[str]) -> None:
-    """After an exception: these pods hold nothing, and every slot of the book belongs to a pod again.
+    """Release these pods after an exception, and free every slot that belongs to no pod.
 
-    Rows on which something was half booked are written anew from their nodes and from what their pods hold.
+    Rows with a booking that failed halfway are written again from their nodes and from what their pods hold.
     """
     for uid in uids:
         with suppress(Exception):

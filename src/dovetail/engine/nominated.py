@@ -1,8 +1,8 @@
-"""Nodes kept for pods that were nominated to them after a preemption, until they are bound or gone.
+"""Nodes kept for pods that were nominated to them after a preemption, until these pods are bound or gone.
 
-As kube-scheduler does it (RunFilterPluginsWithNominatedPods): a node must be able to take a pod both as it is and with
-those on it that are nominated to it and have the same or a higher priority. Nobody counts on any other node than the
-one in question, and scores know nothing of it: nominated pods are in the ledger only while a question is answered.
+As in kube-scheduler (RunFilterPluginsWithNominatedPods), a node must fit a pod in two states: as it is, and with its
+nominated pods of the same or a higher priority. A nominated pod counts only on the node it is nominated to. Scores
+ignore nominated pods: they are in the ledger only while a node is checked.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from dovetail.policies.rows import Bytes
 class Promise(NamedTuple):
     pod: Pod
     node: str
-    shares: tuple[Share, ...] | None = None  # cards that were planned for it; None = nobody has chosen any
+    shares: tuple[Share, ...] | None = None  # cards planned for the pod; None = no cards were chosen
 
 
 class Nominated:
-    """Who is nominated to which node."""
+    """The nominated pods, and the node of each."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.promised: dict[str, Promise] = {}  # by the pod's UID
-        self.cards_for: Callable[[Pod, str], tuple[Share, ...]] = lambda pod, node: ()  # which would be the pod's there
+        self.cards_for: Callable[[Pod, str], tuple[Share, ...]] = lambda pod, node: ()  # the cards it would get there
 
     def promise(self, pod: Pod, node: str, shares: tuple[Share, ...] | None = None) -> None:
-        """Keep the node for the pod, in place of another if one was kept. The node may be one that comes later."""
+        """Keep the node for the pod, instead of an earlier one. The node may not exist yet."""
         self.promised[pod.uid] = Promise(pod, node, shares)
 
     def forget(self, uid: str) -> None:
@@ -54,11 +54,14 @@ class Nominated:
         return NONE if promise is None else self._ledger.row_of.get(promise.node, NONE)
 
     def matter(self, pod: Pod) -> bool:
-        """Whether somebody is nominated to whom the pod must yield, or the pod itself is."""
+        """Whether the pod is nominated itself, or must yield to a nominated pod."""
         return any(one.pod.priority >= pod.priority or one.pod.uid == pod.uid for one in self.promised.values())
 
     def before(self, pod: Pod) -> dict[int, list[Promise]]:
-        """By row those to whom the pod must yield. Who holds a place already needs none kept."""
+        """By row, the nominations that the pod must yield to.
+
+        A nominated pod that holds a node already does not count.
+        """
         found: dict[int, list[Promise]] = {}
         for uid, promise in self.promised.items():
             row = self._ledger.row_of.get(promise.node, NONE)
@@ -69,9 +72,9 @@ class Nominated:
 
     @contextmanager
     def booked(self, promises: Iterable[Promise]) -> Iterator[None]:
-        """As if they had come, in their order: of what is only tried, those who wait are not told.
+        """Book the nominated pods in their order, until the end of the block. Waiting pods are not woken by this trial.
 
-        Cards that were not planned are chosen now: when a pod was promised its node, less may have been known of it.
+        Cards that were not planned are chosen now: more may be known of the node than at the nomination.
         """
         told = [news for news in self._news() if news.wanted]
         for news in told:
@@ -98,7 +101,7 @@ class Nominated:
 
 
 class RelatedAndNominated(Related):
-    """What other pods mean for one that is to be placed: those that are there, and those nodes are kept for."""
+    """What other pods mean for a pod to be placed: pods on nodes, and nominated pods."""
 
     def __init__(
         self, ledger: Ledger, requests: Requests, kernel: Callable[[Profile], Kernel], nominated: Nominated
@@ -120,7 +123,7 @@ class RelatedAndNominated(Related):
         return found
 
     def batch(self, pod: Pod) -> Batch:
-        """A pod that is nominated itself goes to that node if it can, whatever the others are worth."""
+        """The pod's batch. A nominated pod goes to its node if it fits there, whatever other nodes score."""
         row = self._nominated.row_of(pod.uid)
         if row == NONE or self._survey(pod, self._alone(pod, self.refusals(pod)))[0][row] != 0:
             return super().batch(pod)
@@ -129,9 +132,9 @@ class RelatedAndNominated(Related):
         return self._alone(pod, elsewhere)
 
     def _yield(self, pod: Pod, kept: dict[int, list[Promise]], found: Bytes) -> None:
-        """Note what refuses the pod once those are there to whom it must yield."""
+        """Write into `found` why rows refuse the pod once the nominated pods that it must yield to are there."""
         idle = not self._has_affinity(pod)
-        batch = self._alone(pod, found)  # made before anybody is booked: quotas count who is there
+        batch = self._alone(pod, found)  # built before nominated pods are booked: quotas count booked pods
         with self._nominated.booked(one for held in kept.values() for one in held):
             said = self._survey(pod, batch)[0].copy()
             related = super().restricts(pod)
@@ -142,7 +145,7 @@ class RelatedAndNominated(Related):
                     found[row] = self._beside(pod, row, held, idle)
 
     def _beside(self, pod: Pod, row: int, held: list[Promise], idle: bool) -> int:
-        """What rules about other pods and volumes say of the row, with those in place who are nominated to it."""
+        """The reason of inter-pod and volume rules on the row, with its nominated pods booked; 0 = none."""
         code = int(self.relational.refusals(pod)[row]) if self.relational.concerns(pod) else 0
         if idle and code == Reason.OTHERS_ANTI_AFFINITY:
             code = 0
@@ -153,7 +156,10 @@ class RelatedAndNominated(Related):
         return code
 
     def _has_affinity(self, pod: Pod) -> bool:
-        """Whether kube-scheduler looks at affinity at all; if not (Skip), it does not for nominated pods either."""
+        """Whether kube-scheduler checks affinity for the pod at all.
+
+        If not (Skip), it ignores nominated pods here too.
+        """
         if pod.relations.affinity or pod.relations.anti_affinity:
             return True
         facts, labels = self.neighbours.facts, self.neighbours.labels_of(pod.namespace)
@@ -162,9 +168,10 @@ class RelatedAndNominated(Related):
         return any(facts.domains(term.topology_key)[0][list(spots)].any() for term, spots in against)
 
     def _is_crowded(self, pod: Pod, constraint: SpreadConstraint, row: int, held: list[Promise]) -> bool:
-        """A selector that matches everything counts nobody who is there, but everybody who is nominated.
+        """Whether nominated pods break a spread constraint whose selector matches everything.
 
-        An oddity of kube-scheduler's (countPodsMatchSelector, updateWithPod).
+        kube-scheduler counts no running pod for such a selector, but every nominated pod (countPodsMatchSelector,
+        updateWithPod).
         """
         selector = constraint.selector
         if selector is None or selector.labels or selector.expressions:

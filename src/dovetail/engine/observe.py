@@ -1,7 +1,7 @@
-"""Pods that hold a node already, booked whether they fit or not; and guesses of the cards of pods without a record.
+"""Pods that hold a node already are booked whether they fit or not; cards of pods without a record are guessed.
 
-A guess is made again whenever its node's cards change or room appears beside it, before any waiting pod is offered
-anything: a waiting pod must never get a card only because a guess was made from incomplete facts.
+A guess is made again whenever the node's cards change or room appears. This happens before waiting pods are tried: a
+waiting pod must never get a card only because a guess was made from incomplete facts.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ FIRST_FIT = Profile("first-fit", ("first-fit",))
 
 
 class Observed:
-    """Books running pods. Knows their records, and which rows hold guesses that did not fit."""
+    """Books running pods. Keeps their records, and the rows that hold guesses which did not fit."""
 
     def __init__(self, placer: Placer, faults: Faults) -> None:
         self._placer, self._ledger, self._faults = placer, placer.ledger, faults
-        self._guessed: set[int] = set()  # rows that hold guesses, or did
+        self._guessed: set[int] = set()  # rows that hold guesses, or held guesses
         self._squeezed: set[int] = set()  # rows where a guessed pod found too little room
-        self._records: dict[str, tuple[Share, ...]] = {}  # uid -> what its record says, believed or not
-        self._trust: dict[str, Trust] = {}  # uid -> how far its record is believed, where that is not in full
+        self._records: dict[str, tuple[Share, ...]] = {}  # uid -> what its record says, trusted or not
+        self._trust: dict[str, Trust] = {}  # uid -> how far its record is trusted, if not in full
         self._early: set[int] = set()  # rows with records that were booked before their node was known
 
     def book(self, running: RunningPod) -> list[str]:
-        """Book the pod; returns what people should know about it."""
+        """Book the pod; returns warnings for users."""
         said = self._book(running)
-        self.settle(self._ledger.row_of[running.node])  # guesses do not depend on the order of what is observed
+        self.settle(self._ledger.row_of[running.node])  # makes guesses independent of the order of events
         return said
 
     def _book(self, running: RunningPod) -> list[str]:
@@ -61,7 +61,7 @@ class Observed:
         return said + self._overbooked(node, {share.uuid for share in running.shares} - set(unknown))
 
     def _book_record(self, pod: Pod, node: str) -> list[str]:
-        """Returns UUIDs that the node does not know."""
+        """Book the pod with its record. Returns UUIDs that the node does not register."""
         ledger, shares = self._ledger, self._records[pod.uid]
         row = ledger.row_of.get(node)
         if (trust := self._trust.get(pod.uid, Trust.FULL)) is not Trust.FULL:
@@ -77,7 +77,7 @@ class Observed:
             self._trust[running.pod.uid] = running.trust
 
     def note(self, running: RunningPod) -> None:
-        """The pod holds what is booked for it already."""
+        """Keep the record of a pod that is already booked as it runs."""
         self._note_trust(running)
         if running.shares is not None:
             self._records[running.pod.uid] = running.shares
@@ -85,12 +85,12 @@ class Observed:
             self._ledger.pods.assume(running.pod.uid)
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """Drop what is kept about a pod that is gone."""
         self._records.pop(uid, None)
         self._trust.pop(uid, None)
 
     def book_all(self, running: Sequence[RunningPod], reserved: Sequence[RunningPod]) -> None:
-        """Book everything anew in an empty ledger; who asks about `reserved` pods is still binding them.
+        """Book all pods in an empty ledger; `reserved` are the pods that the caller is still binding.
 
         Records come before guesses, which depend on them. A reserved pod without shares is guessed like a running one.
         """
@@ -105,20 +105,20 @@ class Observed:
         for one in (*(one for one in running if one.shares is not None), *guessed):
             try:
                 self.book(one)
-            except Exception as error:  # the others must be booked all the same
+            except Exception as error:  # the other pods must be booked anyway
                 if not self._faults.running(one, error):
                     raise
 
     def settle(self, row: int) -> None:
-        """What pods hold on the row has changed: where guesses did not fit, they are made again."""
+        """Make guesses on the row again if they did not fit before: what pods hold there has changed."""
         if row in self._squeezed and self._ledger.nodes[row].devices:
             self._book_again(row, self._ledger.assumed_on(row))
 
     def node_changed(self, row: int, kubelet_picked: bool = False) -> list[Warn]:
-        """Book again the row's pods whose record holds by now, or no longer, and whose guessed cards are gone.
+        """Book pods of the row again if their record became valid or invalid, or if their guessed cards are gone.
 
-        `kubelet_picked`: it picked cards on the node as it was. Pods that are being bound there then get a card that
-        the node has now: their Bindings say nothing of the cards that were reserved, and may be true already.
+        `kubelet_picked`: kubelet picked the cards on the node before the change. Pods that are being bound there then
+        get a card that the node has now. Their Bindings do not name the reserved cards, and may already have succeeded.
         """
         ledger = self._ledger
         node, guessed = ledger.nodes[row], ledger.assumed_on(row)
@@ -140,7 +140,7 @@ class Observed:
         return [Warn(ledger.pods.pod(uid).key, _IGNORED.format(node=node.name)) for uid in ignored]
 
     def _is_promised_elsewhere(self, uid: str, own: set[str]) -> bool:
-        """Whether cards are reserved for the pod that its node does not have any more."""
+        """Whether cards are reserved for the pod that its node no longer has."""
         held = self._ledger.held_shares(uid)
         return self._ledger.is_reserved(uid) and any(share.uuid not in own for share in held)
 
@@ -149,7 +149,7 @@ class Observed:
         return len(held) >= _cards_asked_for(self._ledger.pods.pod(uid)) and all(share.uuid in own for share in held)
 
     def _book_again(self, row: int, uids: Sequence[str]) -> None:
-        """Take the pods off the row and book them again: records first, then guesses, most important first."""
+        """Release the pods of the row and book them again: records first, then guesses in the order of the pods."""
         ledger, node = self._ledger, self._ledger.nodes[row].name
         recorded = self._records if not self._kubelet_picks(node) else {}
         pods = sorted((ledger.pods.pod(uid) for uid in uids), key=lambda p: (p.uid not in recorded, p.order, p.uid))
@@ -161,7 +161,7 @@ class Observed:
                     self._book_record(pod, node)
                 else:
                     self._guess(pod, node)
-            except Exception as error:  # the others must be booked again all the same
+            except Exception as error:  # the other pods must be booked again anyway
                 running = RunningPod(pod, node, self._records.get(pod.uid))
                 if not self._faults.running(running, error):
                     raise
@@ -182,12 +182,15 @@ class Observed:
         if not shares:
             return [f"asks for GPUs, but node {node} has none that could be charged"]
         if ledger.nodes[row].enforcer is Enforcer.STOCK and fit:
-            return []  # kubelet picks the card there: no record is expected
+            return []  # kubelet picks the card there, so there is no record
         how = "the first cards that fit" if fit else "the freest cards, although they do not fit"
         return [f"has no record of its cards on node {node}; charged to {how} (assumed)"]
 
     def _hold_possible_cards(self, pod: Pod, node: str) -> list[str]:
-        """Its record is not believed: no other pod may get a card that could be its own."""
+        """Charge the pod on every card that it could hold: its record fails its check.
+
+        No other pod may get these cards.
+        """
         ledger, row = self._ledger, self._ledger.row_of[node]
         shares, fit = every_possible_card(ledger, pod, row)
         if not fit:
@@ -198,8 +201,10 @@ class Observed:
         return [f"has a record that fails its check; charged to {cards} cards of node {node} that could be its own"]
 
     def _guessed_after(self, pod: Pod, node: str) -> bool:
-        """Whether a pod was guessed before this one, although it comes after it, and that makes a difference: it asks
-        for something else, or the node's cards are not alike."""
+        """Whether a pod that comes after this one was guessed before it, and the result depends on that order.
+
+        It does if the other pod asks for something else, or if the node's cards differ.
+        """
         row = self._ledger.row_of.get(node)
         if row is None or row not in self._guessed:
             return False
@@ -209,7 +214,7 @@ class Observed:
         return any(uneven or _differ(other, pod) for other in later)
 
     def _overbooked(self, node: str, uuids: set[str]) -> list[str]:
-        """Cards of the node that pods hold more of than there is."""
+        """Warnings about cards of the node that pods use beyond their size."""
         rows, row = self._ledger.rows, self._ledger.row_of[node]
         said = []
         for n, device in enumerate(self._ledger.devices(row)):
@@ -221,14 +226,14 @@ class Observed:
         return said
 
     def _doubt_guesses_on(self, uuids: set[str], node: str) -> None:
-        """A record names cards that were guessed to be another pod's: that pod has others."""
+        """Mark the row if a record names cards that were guessed for another pod: that pod has other cards."""
         row = self._ledger.row_of[node]
         for uid in self._ledger.assumed_on(row) if row in self._guessed else ():
             if any(share.uuid in uuids for share in self._ledger.held_shares(uid)):
                 self._squeezed.add(row)
 
     def _kubelet_picks(self, node: str) -> bool:
-        """No record can say which cards kubelet picked."""
+        """Whether kubelet picks the cards on the node: no record can name them."""
         row = self._ledger.row_of.get(node)
         if row is None or not self._ledger.is_active(row):
             return False
@@ -244,7 +249,7 @@ def _cards_asked_for(pod: Pod) -> int:
 
 
 def assume(placer: Placer, pod: Pod, node: str) -> tuple[tuple[Share, ...], bool]:
-    """The first cards that could be the pod's, and whether they fit."""
+    """The first cards that the pod could have, and whether they fit."""
     ledger = placer.ledger
     row = ledger.row_of.get(node)
     if row is None:
@@ -266,7 +271,7 @@ def assume(placer: Placer, pod: Pod, node: str) -> tuple[tuple[Share, ...], bool
 
 
 def _freest_cards(placer: Placer, pod: Pod, row: int) -> tuple[Share, ...]:
-    """Nothing fits, yet the pod runs: it has cards, most likely those with the least in use."""
+    """The least used cards: nothing fits, but the pod runs, so it has cards."""
     ledger = placer.ledger
     held = ledger.rows.held[row]
     used = {device.uuid: held[n].tolist() for n, device in enumerate(ledger.devices(row))}

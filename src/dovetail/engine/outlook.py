@@ -1,4 +1,4 @@
-"""The workload that joint policies prepare for: told once, or learned from the pods that come."""
+"""The workload that joint policies prepare for: given once, or learned from the pods that arrive."""
 
 from __future__ import annotations
 
@@ -36,33 +36,33 @@ from dovetail.policies.rows import (
 from dovetail.policies.table import NODE_POLICIES
 from dovetail.policies.typical import TypicalPod, most_frequent
 
-MOST_SHAPES = 4096  # beyond, requests that came once or twice between two looks back are forgotten
-FORGET_FROM = 8192  # pods between two looks back; what came before counts half from then on
+MOST_SHAPES = 4096  # above, requests that came once or twice between two updates are forgotten
+FORGET_FROM = 8192  # pods between two updates; afterwards, earlier pods count half
 
 
 class Outlook:
-    """Counts requests by shape. Each time the number of pods has doubled, it looks back, and the tables are made again.
+    """Counts requests by shape. Each time the number of pods has doubled, the tables are made again.
 
-    What they are made of depends on the pods that came and on nothing else: not on how they were bundled, not on who
-    asked for an explanation in between, not on what was tried and undone.
+    The tables depend only on the pods that arrived. They do not depend on how events were bundled, on explanations in
+    between, or on trials that were undone.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._times: Counter[int] = Counter()  # shape -> pods
-        self._basis: Mapping[int, int] = {}  # the same at the last look back
+        self._basis: Mapping[int, int] = {}  # the same at the last update
         self.told = False
         self.learning = False
-        self._begun = False  # a pod with a joint policy came
-        self.until_next = 1  # pods to be seen before the next look back
-        self._values = False  # some policy reads the tables of policies/values.py
-        self._counted = -1  # nodes written when the cards were counted
+        self._begun = False  # a pod with a joint policy arrived
+        self.until_next = 1  # pods to arrive before the next update
+        self._values = False  # a policy reads the tables of policies/values.py
+        self._counted = -1  # `places.written` when the cards were counted
         self._cards: tuple[int, ...] = ()  # milli of each kind
         self._made_of: tuple[Mapping[int, int], tuple[object, ...]] | None = None
         ledger.bystanders.append(self._remember)
 
     def expect(self, pods: Iterable[tuple[Pod, int]]) -> None:
-        """This is the workload, each pod so many times. Nothing is learned from now on."""
+        """Set the workload: each pod with its number of times. Nothing is learned from now on."""
         self._times = Counter()
         for pod, times in pods:
             self._times[self._shape(pod)] += times
@@ -70,12 +70,14 @@ class Outlook:
         self.told, self.learning = True, False
 
     def start_learning(self) -> None:
-        """Pods with a joint policy are about to come; unless the workload was told."""
+        """Start learning, unless the workload was given: pods with a joint policy are about to arrive."""
         self.learning = not self.told
 
     def see(self, pods: Iterable[tuple[Pod, int]]) -> None:
-        """Pods that came, at most `until_next` at a time. Those before the first with a joint policy do not count,
-        but what runs when it comes does."""
+        """Count pods that arrived, at most `until_next` at a time.
+
+        Counting begins at the first pod with a joint policy, with the pods that hold a node at that time.
+        """
         came = list(pods)
         if not self._begun:
             if all(NODE_POLICIES[pod.profile.node].offer is None for pod, _ in came):
@@ -90,7 +92,7 @@ class Outlook:
             self._look_back()
 
     def prepare(self, values: bool = False) -> None:
-        """A joint policy is about to decide: bring the tables up to date, those of policies/values.py included."""
+        """Update the tables before a joint policy decides; with `values`, also those of policies/values.py."""
         self._values = self._values or values
         basis = self._basis if self._begun or self.told else self._there()
         intern, cards = self._ledger.intern, self._ledger.rows.card.shape[1]
@@ -103,26 +105,26 @@ class Outlook:
 
     @property
     def shapes(self) -> set[int]:
-        """Those that are remembered."""
+        """The shapes that are counted."""
         return {*self._times, *self._basis}
 
     def _look_back(self) -> None:
         seen = self._times.total()
         self._basis = dict(self._times)
         if seen >= 2 * FORGET_FROM:
-            rare = 2 if len(self._times) > MOST_SHAPES else 0  # that many or fewer: forgotten
+            rare = 2 if len(self._times) > MOST_SHAPES else 0  # so many or fewer: forgotten
             self._times = Counter({shape: -(-n // 2) for shape, n in self._times.items() if n > rare})
         self.until_next = max(1, min(seen, FORGET_FROM))
 
     def _there(self) -> dict[int, int]:
-        """Who holds something now, by shape."""
+        """The pods that hold something now, counted by shape."""
         pod = self._ledger.book.pod
         holding = np.isin(pod[:, POD_STATE], (RESERVED, ALLOCATED))
         shapes, times = np.unique(pod[holding, POD_SHAPE], return_counts=True)
         return dict(zip(shapes.tolist(), times.tolist(), strict=True))
 
     def _remember(self) -> Callable[[], None]:
-        """What came in a transaction that is undone never came."""
+        """Restore the counts if a transaction is undone."""
         times, basis, until_next = self._times.copy(), self._basis, self.until_next
         told, learning, begun = self.told, self.learning, self._begun
 
@@ -136,14 +138,14 @@ class Outlook:
         return self._ledger.intern.shape(pod, NOBODY)
 
     def _typical(self, basis: Mapping[int, int]) -> list[TypicalPod]:
-        """Pods that ask for cards of several vendors or sizes are counted by their first ask."""
+        """The typical pods. A pod with asks for several vendors or sizes is counted by its first ask."""
         requests: Counter[TypicalPod] = Counter()
         memory, compute = self._sizes()
         for shape, times in basis.items():
             requests[self._request(shape, memory, compute)] += times
         if self.told:
             return [pod._replace(times=times) for pod, times in requests.items()]
-        names = list(self._ledger.intern.kinds)  # their numbers depend on who came first, and may not break ties
+        names = list(self._ledger.intern.kinds)  # numbers depend on the order of arrival, and must not break ties
         counted = [
             ((pod.cpu, pod.cards, sorted((names[kind], milli) for kind, milli in pod.parts), pod.parts), times)
             for pod, times in requests.items()
@@ -174,15 +176,14 @@ class Outlook:
         return self._cards
 
     def _registered(self) -> npt.NDArray[np.bool_]:
-        """[node, card]: cards that nodes speak of, in the order they stand in `rows.card`. Nodes that are gone say
-        nothing."""
+        """[node, card]: whether an active node registers the card, in the order of `rows.card`."""
         rows = self._ledger.rows
         cards = np.where(rows.fact[:, NODE_FLAGS] & ACTIVE, rows.fact[:, CARDS], 0)
         there = np.arange(rows.card.shape[1]) < cards[:, None]
         return np.asarray(there & (rows.card[:, :, FLAGS] & QUARANTINED == 0))
 
     def _sizes(self) -> tuple[Ints, Ints]:
-        """Memory and compute of the largest card of each kind; −1 where nobody registers one."""
+        """Memory and compute of the largest card of each kind; −1 if no node registers one."""
         card, kinds = self._ledger.rows.card[self._registered()], max(1, len(self._ledger.intern.kinds))
         memory, compute = np.full((2, kinds), -1, dtype=np.int64)
         np.maximum.at(memory, card[:, KIND], card[:, CARD_MEMORY])

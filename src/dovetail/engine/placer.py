@@ -1,4 +1,7 @@
-"""Deciding: groups in, decisions out, all booked in the ledger. Who waits and what happens next is the scheduler's."""
+"""Deciding: groups in, decisions out, all booked in the ledger.
+
+The scheduler keeps waiting groups and handles events.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,13 @@ from dovetail.model.pod import Group, Pod, Profile, Quota
 from dovetail.model.reason import Reason
 from dovetail.policies.table import NODE_POLICIES
 
-COMPILE_FROM = 100_000  # rows × pods; below, interpreting is done before numba is imported
+COMPILE_FROM = 100_000  # rows × pods; below, the interpreter finishes before numba is imported
 MODES = ("auto", "interpreted", "compiled")
 
 
 @dataclass(slots=True)
 class Run:
-    """Consecutive groups of one profile that one call of the kernel can place."""
+    """Consecutive groups of one profile that one kernel call can place."""
 
     pods: list[Pod] = field(default_factory=list)
     signatures: list[Signature] = field(default_factory=list)
@@ -36,7 +39,7 @@ class Run:
 
 
 class Placer:
-    """One cluster, one ledger: decides where groups go, in the order in which they are given."""
+    """One cluster, one ledger: decides where groups go, in the order given."""
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class Placer:
         self._waits_for = waits_for  # requests that must keep their numbers
         self._interpreter, self._compiler = builder(False), builder(True, cache)
         self._builder = self._compiler if mode == "compiled" else self._interpreter
-        self._compiled: set[Pair] = set()  # policies whose kernels are compiled, where the rest is interpreted
+        self._compiled: set[Pair] = set()  # policies with compiled kernels, while the rest is interpreted
         self.intern = Interner()
         self.ledger = Ledger(self._builder.book_keeping(), self.intern)
         self.ledger.count_by_cards(device_resources)
@@ -80,13 +83,13 @@ class Placer:
         return joined(parts)
 
     def maybe_sweep(self) -> None:
-        """Now and then look whether there are many names that nothing uses any more."""
+        """At times check whether many names are unused, and remove them."""
         self._calls += 1
         if self._calls % SWEEP_EVERY == 0 and is_crowded(self.ledger):
             sweep(self.ledger, self.requests, self.outlook, self._waits_for())
 
     def place_group(self, group: Group) -> Sequence[Decision]:
-        """As `place`, of one group: the usual event is a lone pod with nothing special about it."""
+        """As `place`, for one group: most events are one lone pod without special rules."""
         pods = group.pods
         if len(pods) != 1 or self._learns(pods) or self.needs_care(group):
             return self.place((group,))
@@ -107,7 +110,7 @@ class Placer:
         return self.outlook.learning
 
     def learn(self, groups: Sequence[Group], start: int) -> int:
-        """See groups until the outlook changes; returns where. It changes before the group that made it change."""
+        """Count groups until the outlook changes; returns where. It changes before the group that causes the change."""
         if isinstance(groups, Stream):
             end = min(len(groups), start + max(1, self.outlook.until_next - 1))
             self.outlook.see(groups[start:end].counted())
@@ -147,7 +150,7 @@ class Placer:
         return joined(parts)
 
     def kernel(self, profile: Profile) -> Kernel:
-        """The profile's kernel, for the mode in force. What its policy looks at is up to date."""
+        """The profile's kernel in the current mode. The tables that its policy reads are up to date."""
         builder = self._builder
         if builder is self._interpreter and (profile.node, profile.device) in self._compiled:
             builder = self._compiler
@@ -157,20 +160,20 @@ class Placer:
         return kernel
 
     def lens(self, profile: Profile) -> Lens:
-        """The same functions without numba: for looking at single nodes."""
+        """The same functions, interpreted: for looking at single nodes."""
         if NODE_POLICIES[profile.node].offer is not None:
             self.outlook.prepare(NODE_POLICIES[profile.node].reads_values)
         return self._interpreter.lens(profile)
 
     def needs_care(self, group: Group) -> bool:
-        """A group that a plain kernel call cannot serve: pods with more to look at, or too few of them."""
+        """Whether a plain kernel call cannot place the group: special pods, or fewer members than its minimum."""
         pods = group.pods
         if group.members < group.minimum:
             return True
         return self._is_special(pods[0]) if len(pods) == 1 else any(self._is_special(pod) for pod in pods)
 
     def _is_special(self, pod: Pod) -> bool:
-        """Refused, under a quota, or with rules about other pods."""
+        """Whether the pod is refused, under a quota, or affected by rules about other pods."""
         return pod.refusal is not None or self.quotas.apply_to(pod) or self.related.concerns(pod)
 
     def _place_run(self, run: Run) -> Sequence[Decision]:
@@ -195,7 +198,7 @@ class Placer:
         return self.ledger.adopt(pods, batch)
 
     def _place_one(self, pod: Pod) -> Decision:
-        """The usual event: one pod, no quota. As `_decide`, without building arrays."""
+        """Place one pod without a quota, the most frequent event. As `_decide`, without building arrays."""
         ledger, signature = self.ledger, self.requests.signature(pod)
         ledger.make_room(1, signature.entries, 1)
         batch = self.requests.batch_of_one(pod, signature)
@@ -208,18 +211,18 @@ class Placer:
         place(self.ledger.state(), batch)
 
     def _takes_lone(self, lone: bool) -> bool:
-        """Whether the smaller kernel can place them, which keeps no journal."""
+        """Whether the smaller kernel, which keeps no journal, can place the pods."""
         return lone and not self.ledger.in_transaction
 
     def _plain_signatures(self, stream: Stream) -> list[Signature] | None:
-        """The templates' requests, where a single call of the kernel can place the stream."""
+        """The templates' requests if one kernel call can place the stream, else None."""
         if any(self._is_special(pod) for pod in stream.templates):
             return None
         signatures = [self.requests.signature(pod) for pod in stream.templates]
         return signatures if len({id(signature.profile) for signature in signatures}) == 1 else None
 
     def _place_with_care(self, group: Group) -> list[Decision]:
-        """One pod after another in a transaction, each held against its refusal and quotas first."""
+        """Place pods one by one in a transaction; check each pod's refusal and quotas first."""
         if group.members < group.minimum:
             return [self.refused(pod, Reason.GROUP_INCOMPLETE) for pod in group.pods]
         with self.ledger.transaction() as transaction:
@@ -256,14 +259,16 @@ class Placer:
         return self._builder is self._compiler or (profile.node, profile.device) in self._compiled
 
     def use_compiled(self, profile: Profile) -> None:
-        """From now on with this profile's compiled kernel, which the caller has compiled or loaded (`Builder.warm`):
-        elsewhere, as it takes seconds. Other profiles are interpreted meanwhile; the decisions are the same."""
+        """Use this profile's compiled kernel from now on. The caller has compiled or loaded it (`Builder.warm`).
+
+        Compiling takes seconds, so it happens elsewhere. Other profiles stay interpreted; the decisions are the same.
+        """
         if not self._compiled:
             self.ledger.use(self._compiler.book_keeping())
         self._compiled.add((profile.node, profile.device))
 
     def compile(self) -> None:
-        """From now on with compiled kernels; each profile's is compiled when it is first used."""
+        """Use compiled kernels from now on; each profile's kernel is compiled at its first use."""
         if self._builder is self._interpreter:
             self._builder = self._compiler
             self.ledger.use(self._compiler.book_keeping())

@@ -1,4 +1,4 @@
-"""Groups that wait, found by name, by pod, and by what they ask for: a change wakes only those it could help."""
+"""Waiting groups, found by name, by pod, and by request: a change wakes only the groups that it could help."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import Any, NamedTuple
 from dovetail.model.decision import Decision
 from dovetail.model.pod import Group
 
-ALWAYS = None  # the key of groups that any change might help: gangs, pods under a quota
+ALWAYS = None  # the key of groups that any change could help: gangs, pods under a quota
 IN_ORDER = "in order"  # the one line of a strict queue
 
 
 class Place(NamedTuple):
-    """A group in a line. Orders are total, so two groups are never compared."""
+    """A group in a line. No two orders are equal, so two groups are never compared."""
 
     order: tuple[Any, ...]
     group: Group
 
 
 class WaitingRoom:
-    """`order` gives a group's place in the queue: total, and constant until `sort_again`."""
+    """The waiting groups. `order` gives a group's place in the queue: a total order, constant until `sort_again`."""
 
     def __init__(self, order: Callable[[Group], tuple[Any, ...]] = attrgetter("order")) -> None:
         self.order_of = order
         self._places: dict[str, tuple[Hashable, Place]] = {}  # name -> (key, place in that line)
-        self._lines: dict[Hashable, list[Place]] = {}  # what a lone pod asks for -> those who ask, in order
+        self._lines: dict[Hashable, list[Place]] = {}  # request of a lone pod -> the groups that wait for it, in order
         self._name_of: dict[str, str] = {}  # pod uid -> group name
-        self.version = 0  # changes with the set of requests that somebody waits for
+        self.version = 0  # changes with the set of requests that groups wait for
 
     def __len__(self) -> int:
         return len(self._places)
@@ -65,7 +65,7 @@ class WaitingRoom:
             self._name_of.pop(pod.uid, None)
 
     def sort_again(self) -> None:
-        """Orders of groups may have changed while they waited."""
+        """Sort all lines again: the orders of groups may have changed while they waited."""
         for name, (key, place) in self._places.items():
             self._places[name] = (key, Place(self.order_of(place.group), place.group))
         for key in self._lines:
@@ -76,24 +76,27 @@ class WaitingRoom:
             line.sort()
 
     def key_of(self, name: str) -> Hashable:
-        """What the group waits for; of one that does not wait, ALWAYS."""
+        """The key of the line in which the group waits; ALWAYS if the group does not wait."""
         return self._places[name][0] if name in self._places else ALWAYS
 
     def find(self, name: str) -> Group | None:
-        """The group of this name, if it waits."""
+        """The waiting group of this name, or None."""
         return self._places[name][1].group if name in self._places else None
 
     def group_of(self, uid: str) -> Group | None:
-        """With whom a pod waits."""
+        """The waiting group that the pod belongs to, or None."""
         name = self._name_of.get(uid)
         return self._places[name][1].group if name is not None else None
 
     def name_of(self, uid: str) -> str:
-        """The group with which a pod waits; "" = it does not."""
+        """The name of the waiting group that the pod belongs to; "" = the pod does not wait."""
         return self._name_of.get(uid, "")
 
     def drop_pod(self, uid: str, runs: int = 0) -> Group | None:
-        """The pod is gone, or it runs (1). What is left of its group waits on, and may have become easier to place."""
+        """Take a pod that is gone, or that runs (`runs` = 1), out of its group. Returns the rest of the group, or None.
+
+        The rest waits on, and may have become easier to place.
+        """
         name = self._name_of.get(uid)
         if name is None:
             return None
@@ -107,18 +110,18 @@ class WaitingRoom:
         return smaller
 
     def asks(self, key: Hashable) -> bool:
-        """Whether somebody waits for this."""
+        """Whether a group waits in the line of this key."""
         return key in self._lines
 
     def requests(self) -> list[Hashable]:
         return list(self._lines)
 
     def line(self, key: Hashable) -> list[Place]:
-        """Those who ask for this, in order, as they stand now."""
+        """A copy of the line of this key, in order."""
         return list(self._lines[key])
 
     def next_in(self, key: Hashable, order: tuple[Any, ...] | None = None, behind: bool = False) -> Place | None:
-        """Of those who ask for this the first one whose order is not before `order`; `behind`: whose order is after."""
+        """The line's first group whose order is not before `order`; with `behind`, whose order is after `order`."""
         line = self._lines.get(key, [])
         if order is None:
             return line[0] if line else None
@@ -126,7 +129,7 @@ class WaitingRoom:
         return line[at] if at < len(line) else None
 
     def front(self, besides: str = "") -> Place | None:
-        """Of a strict queue, whose turn it is; or would be, were this group not there."""
+        """The first group of a strict queue; with `besides`, the first group other than that one."""
         for place in self._lines.get(IN_ORDER, ())[:2]:
             if place.group.name != besides:
                 return place
@@ -141,7 +144,7 @@ def _place_order(place: Place) -> tuple[Any, ...]:
 
 
 def left_over(group: Group, decisions: Sequence[Decision]) -> Group | None:
-    """What is left of a group to wait."""
+    """The part of the group that must wait: its pods that were not placed. None = all were placed."""
     if len(decisions) == 1:
         return group if decisions[0].node is None else None
     late = tuple([pod for pod, d in zip(group.pods, decisions, strict=True) if d.node is None])
@@ -152,6 +155,9 @@ def left_over(group: Group, decisions: Sequence[Decision]) -> Group | None:
 
 
 def can_be_placed(group: Group) -> bool:
-    """Given room. Not so a group of which too many pods are missing, or refused whatever the nodes are."""
+    """Whether the group could be placed if nodes had room.
+
+    False if too many of its pods are missing, or are refused on every node.
+    """
     sound = sum(pod.refusal is None for pod in group.pods)
     return sound > 0 and sound + group.running >= group.minimum

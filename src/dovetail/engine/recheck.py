@@ -1,4 +1,4 @@
-"""Would a placement that was not written yet still be made: the deciding functions, asked again of one node."""
+"""Check whether a placement that was not written yet would still be made, with the same functions, for one node."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dovetail.policies.table import DEVICE_POLICIES
 
 
 class Trying(Protocol):
-    """A scheduler that undoes what is tried."""
+    """A scheduler that undoes trials."""
 
     placer: Placer
 
@@ -36,10 +36,10 @@ class Trying(Protocol):
 
 
 def objection(scheduler: Trying, pod: Pod, decision: Decision) -> str:
-    """Why the pod's reservation would not be made again as the ledger stands; "" = it would.
+    """Why the pod's reservation would not be made again with the ledger as it is; "" = it would.
 
-    Looked at without the reservation itself, which is undone afterwards. Quotas are not asked again: they count what
-    is reserved already.
+    The check releases the reservation, and undoes this afterwards. Quotas are not checked: they already count the
+    reservation.
     """
     ledger, name = scheduler.placer.ledger, str(decision.node)
     row = ledger.row_of.get(name)
@@ -54,9 +54,9 @@ def objection(scheduler: Trying, pod: Pod, decision: Decision) -> str:
 
 
 def refusal(placer: Placer, pod: Pod, row: int, shares: Sequence[Share], runs: bool = False) -> Reason:
-    """The first rule that node, neighbours or cards break, in the order of `explain`.
+    """The first rule that the node, other pods or cards break, in the order of `explain`.
 
-    `runs`: the pod holds the place already, and pods that its policy would have avoided may have come since.
+    `runs`: the pod holds the place already. Pods that its policy would have avoided may have come since.
     """
     ledger = placer.ledger
     reason = pod.node_rules.refusal(ledger.nodes[row].static)
@@ -75,7 +75,7 @@ def refusal(placer: Placer, pod: Pod, row: int, shares: Sequence[Share], runs: b
 
 
 def _card_refusal(placer: Placer, row: int, shape: int, shares: Sequence[Share], idle_only: bool) -> int:
-    """Ask by ask with the very cards that were chosen; init containers start from what stays, as in `choose_all`."""
+    """Why the chosen cards are refused, ask by ask; 0 = they are not. Init containers start as in `choose_all`."""
     rows, wants = placer.ledger.state().rows, placer.ledger.state().wants
     column, rest = placer.ledger.places.columns(row), list(shares)
     stays = rows.held[row].copy()
@@ -97,6 +97,6 @@ def _card_refusal(placer: Placer, row: int, shape: int, shares: Sequence[Share],
             held[d, SLOTS] += 1
             held[d, CARD_MEMORY] += share.memory_mib
             held[d, COMPUTE] += share.compute_milli
-            if np.any(held[d] > rows.card[row, d, :3]):  # a percentage of a card that was bigger
+            if np.any(held[d] > rows.card[row, d, :3]):  # a percentage of a card that was larger before
                 return int(Reason.CARD_MEMORY)
     return 0

@@ -1,8 +1,9 @@
-"""Retries of waiting groups in portions: what changed is noted, and a bounded number of pods is tried at a time.
+"""Retries of waiting groups in portions: changes are noted, and a bounded number of pods is tried at a time.
 
-The live scheduler defers retries, so that one change that could help ten thousand waiting pods of one tenant keeps no
-other pod waiting. Within a portion the order is that of the queue; changes that come meanwhile are tried afterwards.
-The simulator and plans retry at once (disciplines.py); both end with the same placements where nothing else comes.
+The live scheduler defers retries: one change may help ten thousand waiting pods of one tenant, and other pods must not
+wait for them. Within a portion, groups are tried in the order of the queue. Changes that come meanwhile are tried
+afterwards. The simulator and plans retry at once (disciplines.py). Both end with the same placements if no other event
+comes.
 """
 
 from __future__ import annotations
@@ -16,26 +17,26 @@ from dovetail.engine.wake import Wake
 from dovetail.model.events import Effect
 from dovetail.model.pod import Group
 
-LIST_COST = 4  # of holding one list of requests against a row, in tries
-MAX_WAKE_CHECKS = 5_000  # waiting requests × changed pods held against each other; beyond, all of them are tried
+LIST_COST = 4  # cost of checking one list of requests against a row, in tries
+MAX_WAKE_CHECKS = 5_000  # waiting requests × changed pods to check; above this number all requests are tried
 
 
 class Retries:
-    """Requests to be offered room again. `deferred` is set by a driver that calls `Scheduler.retry_some`."""
+    """Requests to be tried again. A driver that calls `Scheduler.retry_some` sets `deferred`."""
 
     def __init__(self, waiting: WaitingRoom, wake: Wake, try_waiting: Callable[[float, Group], list[Effect]]) -> None:
         self._waiting, self._wake, self._try = waiting, wake, try_waiting
         self.deferred = False
-        self._rows: dict[int, None] = {}  # rows that changed and were not held against requests yet
-        self._left: list[int] = []  # lists of requests that `_seen` is still to be held against
+        self._rows: dict[int, None] = {}  # changed rows that were not checked against requests yet
+        self._left: list[int] = []  # lists of requests still to be checked against the rows in `_seen`
         self._line: list[tuple[Any, int, Hashable]] = []  # a heap of (order of the next group, number, request)
-        self._listed: dict[Hashable, bool] = {}  # requests in it -> whether only rows in `_seen` can help
-        self._again = False  # another pass over the groups that any change might help
+        self._listed: dict[Hashable, bool] = {}  # requests in `_line` -> whether only rows in `_seen` can help
+        self._again = False  # another pass over the groups that any change could help
         self._seen: tuple[int, ...] = ()  # rows whose requests are in the line
         self._fitting: dict[int, set[Hashable]] = {}  # list of requests -> those that `_seen` can take now
         self._number = self._restarts = 0
-        self._lists = 0  # that `_seen` was, or is to be, held against; 0 = nothing is left to list
-        self._credit = 0  # tries that are left of this portion
+        self._lists = 0  # lists to be checked against `_seen`, done or not; 0 = nothing is left to list
+        self._credit = 0  # tries left in this portion
 
     def __bool__(self) -> bool:
         return bool(self._rows or self._left or self._lists or self._line or self._again)
@@ -44,7 +45,7 @@ class Retries:
         self._rows.update(dict.fromkeys(rows))
 
     def note(self, keys: Iterable[Hashable], by_rows: bool = False) -> None:
-        """These requests are to be tried, each from its first group on."""
+        """Note that these requests must be tried, each from its first group on."""
         for key in keys:
             if key is ALWAYS and key in self._listed:
                 self._again = True
@@ -54,7 +55,7 @@ class Retries:
                 self._listed[key] = False
 
     def run(self, at: float, pods: int) -> list[Effect]:
-        """Try groups, in order, until so many pods were tried: at least one group."""
+        """Try groups in order until `pods` pods were tried: at least one group."""
         self._credit = pods
         self._hold_rows_against_requests()
         effects: list[Effect] = []
@@ -78,7 +79,7 @@ class Retries:
         return effects
 
     def _push(self, key: Hashable, by_rows: bool, after: Any = None) -> None:
-        """The next group of the request gets in line; of those that any change might help, the one behind `after`."""
+        """Put the next group of the request in line. For ALWAYS: the next group behind `after`."""
         behind = key is ALWAYS and after is not None
         place = self._waiting.next_in(key, after if behind else None, behind)
         if place is not None:
@@ -87,9 +88,12 @@ class Retries:
             heappush(self._line, (place.order, self._number, key))
 
     def _hold_rows_against_requests(self) -> None:
-        """Nobody is tried before all are known whom the rows could help: the order is that of the queue."""
+        """Find all requests that the changed rows could take.
+
+        Groups are tried only after that: the queue gives the order.
+        """
         wake = self._wake
-        if wake.is_outdated and (self._left or self._lists):  # the numbers of lists will be others
+        if wake.is_outdated and (self._left or self._lists):  # the lists will get other numbers
             self._rows.update(dict.fromkeys(self._seen))
             self._left, self._lists = [], 0
         if self._rows and not self._left and not self._lists:
@@ -108,7 +112,10 @@ class Retries:
                 self.note(self._fit_in(number), by_rows=True)
 
     def _list_more(self) -> None:
-        """Requests that are in no list yet, of thousands that came together. `_lists` is 0 when all are."""
+        """Build a list of requests that are in no list yet: thousands may come together.
+
+        `_lists` = 0: all are listed.
+        """
         wake, before = self._wake, self._lists
         if wake.is_complete:
             self._lists = 0
@@ -123,7 +130,7 @@ class Retries:
         return self._fitting[number]
 
     def _fits(self, key: Hashable) -> bool:
-        """Whether the rows can still take the request: those tried before it may have taken the room."""
+        """Whether the rows can still take the request: groups tried before it may have used the room."""
         wake = self._wake
         number = wake.list_of(key)
         if number is None:

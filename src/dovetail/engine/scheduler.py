@@ -1,4 +1,4 @@
-"""The scheduler: events in, effects out. `place` decides many groups in one call, `handle` is the same with one."""
+"""The scheduler: events in, effects out. `place` decides many groups in one call, `handle` takes one event."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Scheduler:
     # ---- events -------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> tuple[Effect, ...]:
-        """The one door: everything that happens comes in here, everything to be done goes out."""
+        """Handle one event and return what must be done. This is the only input of the scheduler."""
         self.placer.maybe_sweep()
         if not self.claims.plain:
             self._note_time(event.at)
@@ -156,13 +156,13 @@ class Scheduler:
         return bool(self.retries) or bool(self._news.pods)
 
     def retry_some(self, at: float, pods: int) -> list[Effect]:
-        """Where retries are deferred: try about so many waiting pods that something may have helped since."""
+        """Where retries are deferred: try about `pods` waiting pods that a change may have helped."""
         if self._news.pods:
             self._spread_news(at, self._news.take())
         return self.retries.run(at, pods)
 
     def _wakes(self, waiting: Pod, changed: Sequence[Pod]) -> bool:
-        """Whether the pod should try again; where that cannot be told, it does, and is taken out if it fails again."""
+        """Whether the pod should be tried again. If the check fails, try it: it is taken out if the try fails too."""
         try:
             return any(self.related.wakes(waiting, pod) for pod in changed)
         except Exception:
@@ -189,13 +189,13 @@ class Scheduler:
             self.waiting.drop_pod(uid)
         self._release(uids, rows)
         effects: list[Effect] = []
-        for name in sorted(smaller):  # all are dropped by now: no pod that is gone is placed
+        for name in sorted(smaller):  # all pods that are gone are dropped already: none is placed
             rest = self.waiting.find(name)
             effects += self._discipline.rest(at, rest) if rest is not None else self._discipline.left(at, NONE)
         return (*effects, *self.retry(at, tuple(dict.fromkeys(rows)))) if rows and len(self.waiting) else tuple(effects)
 
     def _release(self, uids: Sequence[str], rows: Sequence[int]) -> None:
-        """The pods are gone from these rows, whose guessed pods may find room now."""
+        """Release pods that are gone from these rows. Guessed pods on the rows may fit now."""
         counted = uids if self.claims.service.attends else ()
         ended = [self.ledger.pods.pod(uid) for uid in counted if uid in self.ledger.pods]
         self.ledger.release_all(uids)
@@ -213,16 +213,19 @@ class Scheduler:
             self.nominated.forget(pod.uid)
         group = self.waiting.group_of(pod.uid)
         if group is not None:
-            self._wait(group)  # in another line now
+            self._wait(group)  # its line may be another one now
         return self.retry(at, (row,)) if row != NONE and row != self.nominated.row_of(pod.uid) else ()
 
     def _row_of(self, uid: str) -> int:
-        """The row that the pod is on, or that is kept for it: somebody may wait for either."""
+        """The row that the pod holds, or that is kept for it. Other pods may wait for either."""
         row = self.ledger.row_holding(uid)
         return row if row != NONE else self.nominated.row_of(uid)
 
     def _observe(self, at: float, running: RunningPod) -> tuple[Effect, ...]:
-        """It waits no more, whoever placed it; and what it held until now and holds no longer may help others."""
+        """Book a pod that runs.
+
+        It no longer waits, and what it held before and does not hold now may help other pods.
+        """
         uid = running.pod.uid
         if self._is_as_known(running):
             if self.ledger.pods.pod(uid).labels != running.pod.labels:
@@ -241,20 +244,25 @@ class Scheduler:
         return (*warnings, *self._discipline.left(at, NONE if same else row))
 
     def _held(self, uid: str) -> tuple[object, ...]:
-        """All that the pod has: a pod may be resized where it is."""
+        """What the pod holds, with its resources: a running pod may be resized."""
         resources = self.ledger.pods.pod(uid).resources if uid in self.ledger.pods else {}
         return (self.ledger.held_shares(uid), resources)
 
     def _bound(self, at: float, uid: str) -> tuple[Effect, ...]:
-        """Nothing is kept for it any more: a node that was, and is not its own, may help others."""
+        """Confirm the reservation, and drop the nomination.
+
+        The nominated node may help other pods if it is not the pod's node.
+        """
         kept = self.nominated.row_of(uid)
         self.ledger.confirm(uid)
         self.nominated.forget(uid)
         return self.retry(at, (kept,)) if kept not in (NONE, self.ledger.row_holding(uid)) else ()
 
     def _is_as_known(self, running: RunningPod) -> bool:
-        """Our own placement, come true, or told again: perhaps under other labels, as binding copies those of the
-        node's zone to the pod."""
+        """Whether the pod is booked as it runs: the Binding of our own placement, or a repeated event.
+
+        Labels may differ: binding copies the labels of the node's zone to the pod.
+        """
         ledger, pod = self.ledger, running.pod
         if pod.uid not in ledger.pods:
             return False
@@ -267,7 +275,10 @@ class Scheduler:
         )
 
     def _holds(self, uid: str, shares: tuple[Share, ...] | None) -> bool:
-        """None, where nobody writes down who has which card: any that the node still has."""
+        """Whether the pod holds these cards.
+
+        `shares` None (cards are not recorded): whether the node still has its cards.
+        """
         held = self.ledger.held_shares(uid)
         if shares is not None:
             return held == shares
@@ -275,7 +286,7 @@ class Scheduler:
         return all(share.uuid in there for share in held)
 
     def retry(self, at: float, rows: Sequence[int], related: bool = False) -> tuple[Effect, ...]:
-        """Offer waiting groups what these rows have now. A group that still waits says nothing new."""
+        """Try waiting groups on what these rows have now. A group that still waits has no effect."""
         return tuple(self._discipline.freed(at, rows, related))
 
     def offer(self, at: float, keys: Sequence[Hashable]) -> tuple[Effect, ...]:
@@ -283,8 +294,11 @@ class Scheduler:
         return tuple(self._discipline.offer(at, keys)) if keys else ()
 
     def reason(self, group: Group, pod: Pod) -> Reason:
-        """Why a pod of a group that waits does so, as far as no node is to blame; NO_NODES: ask the nodes. The group is
-        as `members.current` returns it: counting its members here, for each of them, would take quadratic time."""
+        """Why a pod of a waiting group waits, apart from nodes; NO_NODES: ask the nodes.
+
+        The group is as `members.current` returns it. Counting its members here, for each of them, would take quadratic
+        time.
+        """
         if pod.refusal is not None:
             return pod.refusal.reason
         if group.members < group.minimum:
@@ -294,8 +308,10 @@ class Scheduler:
         return self.related.refusal(pod) or Reason.NO_NODES
 
     def withdraw(self, group: Group) -> None:
-        """A gang that waits and is about to arrive with other members, or a pod that is about to arrive in another
-        group than it waits in: neither is decided before that."""
+        """Take pods out of the waiting room that are about to arrive again, so that they are not decided before that.
+
+        Either a gang will arrive with other members, or a pod will arrive in another group.
+        """
         if group.pods[0].group == group.name:
             self.waiting.remove(group.name)
         for pod in group.pods:
@@ -304,14 +320,17 @@ class Scheduler:
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Undo at the end what is placed or released meanwhile. Waiting pods are not retried because of it."""
+        """Undo at the end what is placed or released inside. Waiting pods are not retried because of it."""
         with self.ledger.transaction():
             yield
         self._news.take()
 
     @contextmanager
     def without_trace(self) -> Iterator[None]:
-        """What is only tried inside leaves no name, number or count behind. Decisions do not depend on it."""
+        """Forget at the end the names, numbers and counts that trials inside have added.
+
+        Decisions do not depend on them.
+        """
         try:
             with self.ledger.without_trace():
                 yield
@@ -320,9 +339,9 @@ class Scheduler:
             self.wake.forget()
 
     def rebuild(self, nodes: Sequence[Node], running: Sequence[RunningPod], reserved: Sequence[RunningPod]) -> None:
-        """Make the ledger anew from what is true: these nodes, the pods that run, and those that are being bound.
+        """Build the ledger again from these nodes, the running pods, and the pods that are being bound.
 
-        For a ledger that was found to be wrong. Groups that wait go on waiting; the caller tries them again.
+        For a ledger that was found to be wrong. Waiting groups stay in the waiting room; the caller tries them again.
         """
         there = {node.name: node for node in nodes}
         self.ledger.empty({one.pod.uid for one in reserved})
@@ -335,11 +354,11 @@ class Scheduler:
         self._news.take()
 
     def retry_all(self, at: float) -> tuple[Effect, ...]:
-        """Try every waiting group, whatever happened: a safety net for drivers."""
+        """Try every waiting group: a safety net for drivers."""
         return self.offer(at, self.waiting.requests())
 
     def try_waiting(self, at: float, group: Group) -> list[Effect]:
-        """Try a group that waits; the outlook has seen it. Returns what changes: no reasons."""
+        """Try a waiting group, which the outlook has counted already. Returns the effects without `Wait`."""
         try:
             group = self.members.current(group)
             if not self.claims.may_run(group):
@@ -371,7 +390,7 @@ class Scheduler:
         return [self.placer.refused(pod, Reason.QUEUE_ORDER) for pod in group.pods]
 
     def _take_back(self, group: Group) -> list[int]:
-        """Release what pods of the group hold that are to be placed anew; returns the rows, for others afterwards.
+        """Release what the group's pods hold: they are placed again. Returns the rows, for other pods afterwards.
 
         A member whose bind was refused keeps its room until it is tried again, so that no other pod takes it.
         """
@@ -381,7 +400,7 @@ class Scheduler:
         return list(dict.fromkeys(rows))
 
     def _settle(self, group: Group, decisions: Sequence[Decision]) -> list[Effect]:
-        """Pods that found no place wait, and other pods may have to yield to them."""
+        """Turn decisions into effects. Pods without a place wait, and other pods may have to yield to them."""
         rest = left_over(group, decisions)
         effects = list(map(self._effect, group.pods, decisions))
         if rest is None:
@@ -408,7 +427,7 @@ class Scheduler:
         self.waiting.add(group, self._discipline.line_of(group))
 
     def _learn_resources(self, names: Collection[str]) -> None:
-        """A node has resources that no node had: groups that wait for them stand in other lines now."""
+        """Move groups to other lines if they wait for resources that a node now has for the first time."""
         self.wake.forget()
         for group in [
             group for group in self.waiting if any(not pod.resources.keys().isdisjoint(names) for pod in group.pods)
@@ -420,7 +439,7 @@ class Scheduler:
         return self.waiting.requests()
 
     def listen(self) -> None:
-        """From now on, pods that come and go wake groups whose rules are about other pods."""
+        """From now on, pods that arrive or leave wake groups with rules about other pods."""
         if not self._news.wanted:
             self._news.wanted = True
             self.ledger.attend(self._news, True)

@@ -1,9 +1,9 @@
-"""Numbers that nothing uses any more are given out again: of owners, requests, node rules, cards and resources.
+"""Give out unused numbers again: of owners, requests, node rules, cards and resources.
 
-A cluster that runs for months sees any number of names, but few live at one time. Nothing counts references while
-pods come and go: when a table holds twice as many names as were in use at the last look, one pass over what lives (pods
-that hold something, requests that wait, nodes) finds the rest. It runs between two events, when no transaction is open
-and no batch is under way, so that only those few places hold numbers. Decisions do not depend on it.
+A cluster that runs for months sees any number of names, but few exist at one time. References are not counted while
+pods arrive and leave. When a table holds twice as many names as were in use at the last sweep, one pass finds the
+unused ones. The pass reads what exists: pods that hold something, waiting requests, nodes. It runs between two events,
+with no open transaction and no batch, so only these places hold numbers. Decisions do not depend on it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dovetail.policies.rows import (
     Ints,
 )
 
-SWEEP_EVERY = 64  # events between two looks whether a table is crowded
+SWEEP_EVERY = 64  # events between two checks whether a table is crowded
 
 Used = npt.NDArray[np.bool_]  # by number
 
@@ -42,7 +42,7 @@ def is_crowded(ledger: Ledger) -> bool:
 
 
 def sweep(ledger: Ledger, requests: Requests, outlook: Outlook, waiting: Iterable[Hashable]) -> None:
-    """Drop what nothing refers to. `waiting`: the requests that pods wait for, as the scheduler keeps them."""
+    """Drop unused names. `waiting`: the requests that pods wait for, as the scheduler keeps them."""
     if ledger.in_transaction:
         return
     _sweep_owners(ledger)
@@ -58,14 +58,14 @@ def sweep(ledger: Ledger, requests: Requests, outlook: Outlook, waiting: Iterabl
 
 
 def _sweep_owners(ledger: Ledger) -> None:
-    """An owner without pods needs no number, nor a line that counts them: all zero is what a new line holds."""
+    """Drop the numbers of owners without pods, and their lines of counts, which are all zero like a new line."""
     pod, owners = ledger.book.pod, ledger.intern.owners
     holding = pod[pod[:, POD_STATE] != FREE, POD_OWNER]
     ledger.storage.drop_owners(owners.keep(_used(len(owners), holding[holding >= 0])))
 
 
 def _sweep_requests(ledger: Ledger, shapes: Iterable[int]) -> None:
-    """Requests of pods that hold something or wait; then the rules, UUIDs and resources that those speak of."""
+    """Keep the requests of pods that hold something or wait, and the rules, UUIDs and resources in them."""
     intern, pod = ledger.intern, ledger.book.pod
     used = _used(len(intern.shapes), pod[pod[:, POD_STATE] != FREE, POD_SHAPE])
     used[list(shapes)] = True
@@ -85,7 +85,7 @@ def _sweep_requests(ledger: Ledger, shapes: Iterable[int]) -> None:
 
 
 def _columns(ledger: Ledger, needs: Ints) -> Used:
-    """A resource that no node has, no pod uses and no request asks for is as good as unknown."""
+    """The resources to keep: those that a node has, a pod uses, or a request asks for."""
     intern, count = ledger.intern, len(ledger.intern.columns)
     used = np.zeros(max(count, ledger.rows.cap.shape[1], needs.shape[1]), dtype=np.bool_)
     used[: ledger.rows.cap.shape[1]] |= (ledger.rows.cap != 0).any(axis=0) | (ledger.rows.used != 0).any(axis=0)

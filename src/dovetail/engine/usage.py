@@ -22,8 +22,8 @@ class CardUse:
     memory_used_mib: int
     compute_used_milli: int
     pods: tuple[str, ...]  # namespace/name
-    assumed: bool  # some of it is a guess: nobody knows, or wrote down, which card the pod has
-    known: tuple[int, int, int] = (0, 0, 0)  # slots, MiB and milli of pods whose card is no guess
+    assumed: bool  # part of it is a guess: the card of a pod is not recorded
+    known: tuple[int, int, int] = (0, 0, 0)  # slots, MiB and milli of pods whose card is not a guess
     known_pods: tuple[str, ...] = ()  # those pods
 
 
@@ -31,16 +31,16 @@ class CardUse:
 class NodeUse:
     node: Node
     used: Mapping[str, int]  # resource name -> amount
-    cards: tuple[CardUse, ...]  # the node's own in registration order, then those only pods speak of
+    cards: tuple[CardUse, ...]  # the node's cards in registration order, then cards that only pods name
     pods: int
 
 
 def usage(scheduler: Scheduler) -> tuple[NodeUse, ...]:
-    """Every node that exists, by name."""
+    """The use of every node that exists, by name."""
     ledger = scheduler.ledger
     on_card: dict[tuple[int, str], list[str]] = {}  # (row, uuid) -> pods
     assumed: set[tuple[int, str]] = set()
-    guessed: dict[tuple[int, str], list[HeldPod]] = {}  # the same of pods whose card is a guess
+    guessed: dict[tuple[int, str], list[HeldPod]] = {}  # the same, for pods whose card is a guess
     pods = [0] * len(ledger.nodes)
     for held in ledger.pods.values():
         row = int(ledger.book.pod[held.slot, POD_ROW])
@@ -52,7 +52,7 @@ def usage(scheduler: Scheduler) -> tuple[NodeUse, ...]:
                 guessed.setdefault((row, uuid), []).append(held)
 
     def cards(row: int) -> Iterator[CardUse]:
-        stock = ledger.nodes[row].enforcer is Enforcer.STOCK  # kubelet picks the card: ours is book-keeping
+        stock = ledger.nodes[row].enforcer is Enforcer.STOCK  # kubelet picks the card: our choice is only for counting
         for device, held in zip(ledger.devices(row), ledger.rows.held[row].tolist(), strict=False):
             key, sizes = (row, device.uuid), (held[SLOTS], held[CARD_MEMORY], held[COMPUTE])
             who = tuple(sorted(on_card[key], key=natural)) if key in on_card else ()
@@ -90,12 +90,12 @@ def _less(
 
 
 def own_cards(use: NodeUse) -> tuple[CardUse, ...]:
-    """The cards that the node registers, without those that only pods speak of."""
+    """The cards that the node registers, without cards that only pods name."""
     return tuple(card for card in use.cards if not card.device.quarantined)
 
 
 def whole_cards_free(uses: Iterable[NodeUse]) -> int:
-    """Cards that nobody uses and somebody could."""
+    """The number of unused cards that are healthy and not cordoned."""
     return sum(
         1
         for use in uses

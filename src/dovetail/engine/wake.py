@@ -1,4 +1,4 @@
-"""Who could use what rows have now: those who wait are held against a row by their distinct requests, in one call."""
+"""Find the waiting requests that changed rows can take now: one call checks many distinct requests against a row."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dovetail.engine.ledger.requests import Requests
 from dovetail.engine.queue import ALWAYS, WaitingRoom
 from dovetail.model.pod import Pod, Profile
 
-MAX_LISTED = 256  # requests that are held against a row in one call: about 0.1 ms, where the kernel is compiled
-MAX_LISTED_INTERPRETED = 8  # the same of an interpreted kernel: about 1 ms
-PLAIN = 3  # parts of the key of a request that no rule about other pods belongs to
+MAX_LISTED = 256  # requests that one call checks against a row: about 0.1 ms with a compiled kernel
+MAX_LISTED_INTERPRETED = 8  # the same with an interpreted kernel: about 1 ms
+PLAIN = 3  # length of a request's key without rules about other pods; such rules make the key longer
 
 
 class News:
-    """Pods that came or went while somebody waits whose rules are about other pods. A witness of the ledger."""
+    """A witness of the ledger: collects pods that arrive or leave while a pod with inter-pod rules waits."""
 
     def __init__(self) -> None:
         self.wanted = False
@@ -36,7 +36,7 @@ class News:
             self.pods.append(pod)
 
     def clear(self, reserved: Collection[str]) -> None:
-        """Pods that are booked anew are no news."""
+        """Do nothing: pods that are booked again did not change."""
 
     def take(self) -> list[Pod]:
         taken, self.pods = self.pods, []
@@ -48,25 +48,25 @@ class Wake:
         self, waiting: WaitingRoom, ledger: Ledger, requests: Requests, kernel: Callable[[Profile], Kernel]
     ) -> None:
         self._waiting, self._ledger, self._requests, self._kernel = waiting, ledger, requests, kernel
-        self._lists: list[tuple[list[Any], Batch]] = []  # of one profile each: requests, ready to be held against a row
-        self._list_of: dict[Hashable, int] = {}  # request -> where it is in these, if somebody waited for it since
+        self._lists: list[tuple[list[Any], Batch]] = []  # requests of one profile each, ready for a check against a row
+        self._list_of: dict[Hashable, int] = {}  # request -> its list; includes requests that no pod waits for any more
         self._open: dict[Profile, int] = {}  # the list that takes the profile's next request
-        self._version = -1  # of the waiting room; negative: begin anew
+        self._version = -1  # of the waiting room; negative: all lists must be built again
         self.is_complete = True
-        self.restarts = 0  # how often all lists were made anew
+        self.restarts = 0  # how often all lists were built again
 
     def helped(self, rows: Sequence[int]) -> list[Hashable]:
-        """Requests somebody waits for that one of the rows could take; and those for which one row does not tell."""
+        """Waiting requests that one of the rows could take, and ALWAYS: one row does not decide for its groups."""
         return [*([ALWAYS] if self._waiting.asks(ALWAYS) else []), *self.fitting(rows)]
 
     def fitting(self, rows: Sequence[int]) -> list[Hashable]:
-        """The requests somebody waits for that one of the rows could take."""
+        """The waiting requests that one of the rows could take."""
         return [key for number in range(self.lists()) for key in self.fitting_in(number, rows)]
 
     def lists(self, most: int | None = None) -> int:
-        """How many lists of requests there are, for `fitting_in`. A list has MAX_LISTED requests at most.
+        """The number of lists of requests, for `fitting_in`. A list has at most MAX_LISTED requests.
 
-        `most`: make about so many new ones; while not all requests are listed, `is_complete` is False.
+        `most`: build about this many new lists. `is_complete` is False while some requests are in no list.
         """
         if self._version != self._waiting.version or not self.is_complete:
             if self._version < 0 or len(self._list_of) > 2 * len(self._waiting.requests()) + MAX_LISTED:
@@ -77,7 +77,7 @@ class Wake:
         return len(self._lists)
 
     def fitting_in(self, number: int, rows: Sequence[int]) -> list[Hashable]:
-        """The same of one list."""
+        """The same as `fitting`, for one list."""
         keys, batch = self._lists[number]
         which_fit = self._kernel(keys[0][0]).which_fit
         state = self._ledger.state()
@@ -89,31 +89,33 @@ class Wake:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether all lists will be made anew."""
+        """Whether all lists will be built again."""
         return self._version < 0
 
     def __len__(self) -> int:
-        """Lists that are there now."""
+        """The number of lists now."""
         return len(self._lists)
 
     def list_of(self, key: Hashable) -> int | None:
-        """Which list the request is in; None = in none."""
+        """The list that contains the request; None = no list does."""
         if self._version < 0:
             self.lists(1)
         return self._list_of.get(key)
 
     def forget(self) -> None:
-        """Numbers of requests may change."""
+        """Build all lists again: the numbers of requests may change."""
         self._version = -1
 
     def related(self, helped: Callable[[Pod], bool] = lambda pod: True) -> list[Hashable]:
-        """Those whose rules are about other pods, or volumes, and whom it may help."""
+        """Waiting requests with rules about other pods or volumes, for whose first pod `helped` is true."""
         keys = [key for key in self._waiting.requests() if isinstance(key, tuple) and len(key) > PLAIN]
         return [key for key in keys if helped(self._waiting.first(key).pods[0])]
 
     def _list_new(self, most: int | None) -> bool:
-        """Requests that nobody waited for until now; whether that were all. Those that nobody waits for any more stay:
-        they may come again."""
+        """Put new requests in lists. Returns whether all of them are listed.
+
+        Requests that no pod waits for any more stay listed: such pods may come again.
+        """
         left = len(self._waiting.requests()) if most is None else most
         new: dict[Profile, list[Any]] = {}
         for key in self._waiting.requests():
@@ -146,7 +148,7 @@ class Wake:
         return True
 
     def _longest(self, profile: Profile) -> int:
-        """A list is held against rows without a break, while everybody else waits."""
+        """The most requests in a list: one list is checked without a break, and every other pod waits meanwhile."""
         return MAX_LISTED if isinstance(self._kernel(profile).which_fit, partial) else MAX_LISTED_INTERPRETED
 
     def _list(self, keys: list[Any]) -> tuple[list[Any], Batch]:

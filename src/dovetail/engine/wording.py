@@ -1,5 +1,4 @@
-"""Resources, amounts and refusals in words: the one place where they are worded, for `plan`, `explain`, conditions,
-events and logs."""
+"""Words for resources, amounts and refusals, for `plan`, `explain`, conditions, events and logs alike."""
 
 from __future__ import annotations
 
@@ -14,8 +13,8 @@ from dovetail.model.rules import NodeRules, Requirement
 
 _TITLES = {CPU: "CPU", MEMORY: "memory", STORAGE: "ephemeral storage", PODS: "pod slots"}
 _BYTE_UNITS = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("G", 10**9), ("M", 10**6))
-MOST_KINDS_OF_LACK = 6  # told in one sentence
-MOST_VALUES = 3  # of what nodes have instead, told in one sentence
+MOST_KINDS_OF_LACK = 6  # in one sentence
+MOST_VALUES = 3  # of what nodes have instead, in one sentence
 
 
 def resource_title(name: str) -> str:
@@ -23,12 +22,15 @@ def resource_title(name: str) -> str:
 
 
 def unit_of(name: str) -> int:
-    """The smallest step in which a suggestion changes a resource: MiB of what is kept in bytes."""
+    """The smallest step in which a suggestion changes a resource: MiB for amounts in bytes."""
     return 2**20 if name in (MEMORY, STORAGE) else 1
 
 
 def amount_of(name: str, amount: int) -> str:
-    """As manifests write it: `500m`, `2`, `2Gi`, `1536Mi`. Bytes that are no whole unit are rounded up to Mi."""
+    """The amount as in manifests: `500m`, `2`, `2Gi`, `1536Mi`.
+
+    Bytes that are not a whole unit are rounded up to Mi.
+    """
     if name == CPU:
         return f"{amount}m" if amount % 1000 else f"{amount // 1000}"
     if name in (MEMORY, STORAGE):
@@ -50,21 +52,21 @@ def count_of(number: int, noun: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What one node lacks, in parts, so that nodes that lack the same thing are told together."""
+    """What one node lacks, in parts, so that equal facts of several nodes become one sentence."""
 
     what: str  # "GPU memory short"
     amount: str = ""  # "by 1,024 MiB"
     have: str = ""  # what the node has instead: "zone=c"
     fitting: int = 0  # cards that fit, of `asked`
     asked: int = 0
-    everywhere: bool = False  # it is so whatever the node
+    everywhere: bool = False  # true for every node
 
     def __str__(self) -> str:
         return together((self,))
 
 
 def together(facts: Sequence[Fact]) -> str:
-    """What several nodes lack, the nearest first: `GPU memory short by 1,024 MiB or more`."""
+    """What several nodes lack, nearest first: `GPU memory short by 1,024 MiB or more`."""
     first, kinds = facts[0], set(facts)
     text = first.what
     if first.amount:
@@ -82,7 +84,7 @@ def together(facts: Sequence[Fact]) -> str:
 
 
 class Lacking(NamedTuple):
-    """What nodes lack, alike together."""
+    """What nodes lack, equal facts together."""
 
     reason: Reason
     text: str  # "GPU memory short by 1,024 MiB or more"
@@ -101,7 +103,7 @@ def in_one_sentence(lacking: Sequence[Lacking]) -> str:
 
 
 def affinity_fact(rules: NodeRules, node: Node) -> Fact:
-    """Which term of the required node affinity comes nearest, which of its rows fail, and what the node has there."""
+    """The term of the required node affinity that comes nearest, its failing rows, and the node's values."""
     terms = rules.affinity or ()
     have = {**node.labels, "metadata.name": node.name}
     failing = [[row for row in (*term.expressions, *term.fields) if not row.matches(have)] for term in terms]
@@ -115,7 +117,7 @@ def affinity_fact(rules: NodeRules, node: Node) -> Fact:
 
 
 def relation_fact(relations: Relations, reason: Reason) -> Fact:
-    """Which rule about other pods the node breaks, where the pod has only one of that kind."""
+    """The rule about other pods that the node breaks, if the pod has only one of that kind."""
     terms = {Reason.POD_AFFINITY: relations.affinity, Reason.POD_ANTI_AFFINITY: relations.anti_affinity}.get(reason, ())
     if len(terms) == 1:
         kind = "affinity" if reason == Reason.POD_AFFINITY else "anti-affinity"

@@ -1,1 +1,1 @@
-"""What exists: requests, nodes, devices, decisions and reasons, as frozen values and integers."""
+"""The model: requests, nodes, devices, decisions and reasons, as frozen values and integers."""

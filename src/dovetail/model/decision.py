@@ -1,6 +1,6 @@
-"""What was decided: small values, made by the hundred thousand, hence msgspec.
+"""Decisions: small values, made by the hundred thousand, hence msgspec.
 
-What every other node scored or lacked is recomputed when asked (engine/why/explain.py).
+What every other node scored or lacked is recomputed on request (engine/why/explain.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Share(msgspec.Struct, frozen=True, gc=False):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """`node` is None where the pod stays pending, and `reason` says why."""
+    """The result for one pod. `node` is None if the pod stays pending; then `reason` says why."""
 
     uid: str
     node: str | None

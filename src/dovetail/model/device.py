@@ -1,4 +1,4 @@
-"""One accelerator, and the rule by which a pod's wish for a GPU type is matched with it."""
+"""One accelerator, and how a pod's GPU type is matched with it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Device(msgspec.Struct, frozen=True):
     healthy: bool = True
     cordoned: bool = False
     mode: str = HAMI_CORE
-    quarantined: bool = False  # in use by a pod, yet not registered by the node
+    quarantined: bool = False  # in use by a pod, but not registered by the node
 
 
 _SEPARATORS = re.compile(r"[ \-_/]+")
@@ -38,19 +38,19 @@ def type_tokens(text: str) -> tuple[str, ...]:
 
 
 def type_matches(model: str, wanted: str) -> bool:
-    """True where `wanted` is a run of whole tokens of `model`: `H20` matches `NVIDIA H20`, never `NVIDIA H200`."""
+    """Whether `wanted` is a run of whole tokens of `model`: `H20` matches `NVIDIA H20`, never `NVIDIA H200`."""
     return any_type_matches(model, (wanted,))
 
 
 def any_type_matches(model: str, wanted: tuple[str, ...]) -> bool:
-    """Whether one of them matches: a text search each, as a list may be long and kinds of card may be many."""
+    """Whether one of them matches. Each is a text search, as lists may be long and there may be many kinds of card."""
     have = _spaced(model)
     return any(run in have for run in _runs(wanted))
 
 
 @lru_cache(4_096)
 def _spaced(model: str) -> str:
-    """` nvidia a100 sxm4 80gb `: whole tokens are what stands between spaces."""
+    """` nvidia a100 sxm4 80gb `: each token is between spaces."""
     return f" {' '.join(type_tokens(model))} "
 
 
@@ -60,6 +60,6 @@ def _runs(wanted: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def only_substring_matches(model: str, wanted: str) -> bool:
-    """HAMi would have matched this (substring), we do not: worth a warning."""
+    """Whether HAMi would match (by substring) and Dovetail does not: a case for a warning."""
     wanted = wanted.strip().lower()
     return bool(wanted) and wanted in model.lower() and not type_matches(model, wanted)

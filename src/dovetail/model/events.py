@@ -1,4 +1,4 @@
-"""What happened (events, with their time) and what must be done about it (effects): two per decision, hence msgspec."""
+"""Events (what happened, with the time) and effects (what must be done): two per decision, hence msgspec."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ class GroupArrived(msgspec.Struct, frozen=True):
 
 
 class PodObserved(msgspec.Struct, frozen=True):
-    """A pod holds a node already, whoever placed it."""
+    """A pod holds a node already, placed by any scheduler."""
 
     at: float
     running: RunningPod
 
 
 class PodBound(msgspec.Struct, frozen=True):
-    """Our placement became true: reserved turns into allocated."""
+    """A placement of ours was bound: reserved becomes allocated."""
 
     at: float
     uid: str
 
 
 class PodGone(msgspec.Struct, frozen=True):
-    """Deleted, finished, or its binding failed: whatever it held is free."""
+    """The pod was deleted, has finished, or its binding failed: what it held is free."""
 
     at: float
     uid: str
 
 
 class PodsGone(msgspec.Struct, frozen=True):
-    """Several at one moment: nobody is offered what one left before all have."""
+    """Several pods are gone at one moment: all are released before waiting pods are tried."""
 
     at: float
     uids: tuple[str, ...]
@@ -62,7 +62,7 @@ class NodeGone(msgspec.Struct, frozen=True):
 
 
 class SignalsMeasured(msgspec.Struct, frozen=True):
-    """The load of a node and its cards was measured. Of a node that is not there it is not kept."""
+    """The load of a node and its cards was measured. It is not kept for a node that does not exist."""
 
     at: float
     node: str
@@ -70,7 +70,7 @@ class SignalsMeasured(msgspec.Struct, frozen=True):
 
 
 class PodNominated(msgspec.Struct, frozen=True):
-    """A pod was promised a node, which is being cleared for it. No node = no longer."""
+    """A pod was nominated to a node, where other pods are being stopped for it. No node = it no longer is."""
 
     at: float
     pod: Pod
@@ -137,7 +137,7 @@ Event = (
 
 
 class Bind(msgspec.Struct, frozen=True):
-    """Make this placement true; first what it needs of volumes, if anything."""
+    """Bind the pod to the node; first bind or create the volumes that it needs, if any."""
 
     pod: Pod
     decision: Decision
@@ -145,26 +145,26 @@ class Bind(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Tell people that the pod stays pending, and why."""
+    """Report that the pod stays pending, and why."""
 
     pod: Pod
     decision: Decision
 
 
 class Warn(msgspec.Struct, frozen=True):
-    """Something is not as it should be, and nobody is stopped by it."""
+    """Report a problem that stops no pod."""
 
     subject: str
     message: str
 
 
 class Evict(msgspec.Struct, frozen=True):
-    """Stop a running pod: its place is needed. The pod holds its place until `PodGone` says that it has ended."""
+    """Stop a running pod, as its place is needed. The pod holds its place until `PodGone` says that it has ended."""
 
     pod: Pod
     node: str
     by: str  # the group that gets the place (Group.name); "" = a round took it
-    reason: str  # for people
+    reason: str  # for users
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -179,7 +179,7 @@ class Resize(msgspec.Struct, frozen=True):
 
     group: str  # Group.name
     pods: int
-    reason: str  # for people
+    reason: str  # for users
 
 
 Effect = Bind | Wait | Warn | Evict | Move | Resize

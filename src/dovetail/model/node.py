@@ -1,4 +1,4 @@
-"""A node: what it offers, what it forbids, which cards it has and who enforces the choice of a card."""
+"""A node: its resources, labels, taints and cards, and the component that enforces the choice of a card."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BASE_RESOURCES = (CPU, MEMORY, STORAGE, PODS)  # cpu in milli, memory and storag
 
 
 class Enforcer(StrEnum):
-    """Who makes a container see the card that was chosen for it."""
+    """The component that gives a container the card chosen for it."""
 
     DOVETAIL = "dovetail"
     HAMI = "hami"
@@ -32,8 +32,11 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class StaticNode:
-    """All that a static filter may read of a node. Its answers are kept until one of these fields changes, so that a
-    filter that could read another field would give answers that are out of date."""
+    """Everything that a static filter may read of a node.
+
+    Its answers are kept until one of these fields changes. A filter that read another field would give outdated
+    answers.
+    """
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -52,7 +55,7 @@ class Node:
     unschedulable: bool = False
     enforcer: Enforcer = Enforcer.HAMI
     images: Mapping[str, int] = field(default_factory=dict)  # name with tag or digest -> bytes
-    mig: bool = False  # the node's GPUs are cut by MIG in a way that is not placed yet
+    mig: bool = False  # the node's GPUs are split by MIG in a way that is not placed yet
     unsettled: str = ""  # why the node takes no new pods with devices for now; "" = it takes them
 
     @property

@@ -1,4 +1,4 @@
-"""What is said where numba is missing or cannot compile: the same words on stderr, in logs and in Python's warnings."""
+"""The message for a missing or failing numba: the same words on stderr, in logs and in Python's warnings."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ INTERPRETED_INSTEAD = "kernels cannot be compiled here, all policies are interpr
 
 
 class NotCompiledWarning(RuntimeWarning):
-    """Decisions are the same, and take longer."""
+    """Kernels are interpreted: the decisions are the same, but take longer."""
 
 
 def why(error: BaseException) -> str:
-    """`ImportError: Numba needs NumPy 2.4 or less`: numba's own errors are of many kinds and have many lines."""
+    """The type and first line of an error: `ImportError: Numba needs NumPy 2.4 or less`.
+
+    numba's errors have many types and many lines.
+    """
     first = next((line for line in str(error).splitlines() if line.strip()), "no message")
     return f"{type(error).__name__}: {first.strip()}"

@@ -1,4 +1,4 @@
-"""The order of names as people count: `web-2` before `web-10`."""
+"""The order of names with numbers: `web-2` before `web-10`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ NaturalKey = tuple[str, int, str]
 
 
 def natural(name: str) -> NaturalKey:
-    """A number at the end counts as a number; the name itself ends the key, so the order is total."""
+    """A sort key: a number at the end counts as a number. The name ends the key, so the order is total."""
     match = _ORDINAL.match(name)
     return (match[1], int(match[2]), name) if match else (name, -1, name)
 
 
 def as_people_count(name: str) -> tuple[tuple[str | int, ...], str]:
-    """For lists that people read: every number in a name counts as a number, `node2` before `node10`."""
+    """A sort key for displayed lists: every number in a name counts as a number, `node2` before `node10`."""
     parts: list[str | int] = [*_DIGITS.split(name)]
     parts[1::2] = [int(part) for part in parts[1::2]]
     return tuple(parts), name

@@ -1,4 +1,4 @@
-"""A pod as the scheduler sees it: what it asks for, where it may go, how it wants to be placed."""
+"""A pod as the scheduler sees it: its request, the nodes it may use, and the policies that place it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from dovetail.model.reason import Reason
 from dovetail.model.relations import ALONE, NO_PREFERENCES, Preferences, Relations
 from dovetail.model.rules import NodeRules
 
-DAEMON_SET = "DaemonSet/"  # how the owner of a daemon's pod begins
+DAEMON_SET = "DaemonSet/"  # prefix of the owner of a daemon's pod
 
 
 class ContainerKind(IntEnum):
-    INIT = 0  # runs alone before the others and gives everything back
+    INIT = 0  # runs alone before the others and then releases everything
     SIDECAR = 1  # an init container with restartPolicy Always: stays
     APP = 2
 
 
 def at_once(amounts: Iterable[tuple[ContainerKind, int]]) -> int:
-    """What a pod's containers hold together at their worst moment, init containers first.
+    """The most that a pod's containers hold at one time; init containers come first in `amounts`.
 
-    Kubernetes' formula (component-helpers/resource/helpers.go PodRequests): app containers and sidecars add up; an
-    init container runs beside the sidecars started before it.
+    Kubernetes' formula (component-helpers/resource/helpers.go PodRequests): app containers and sidecars add up; an init
+    container runs beside the sidecars started before it.
     """
     staying = sidecars = peak = 0
     for kind, amount in amounts:
@@ -41,7 +41,7 @@ def at_once(amounts: Iterable[tuple[ContainerKind, int]]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class CardResources:
-    """By which names Kubernetes counts what is asked of cards; "" = it cannot be asked for."""
+    """The resource names by which Kubernetes counts requests for cards; "" = there is no such resource."""
 
     count: str
     memory: str = ""
@@ -53,22 +53,22 @@ class CardResources:
 
 @dataclass(frozen=True, slots=True)
 class DeviceAsk:
-    """So many distinct cards of one vendor. Memory and compute are per card.
+    """A number of distinct cards of one vendor. Memory and compute are per card.
 
-    Memory is `memory_mib`, or `memory_percent` of the card where that is not None.
+    Memory is `memory_mib`, or `memory_percent` of the card if that is not None.
     """
 
     vendor: str
     count: int
     memory_mib: int = 0
     memory_percent: int | None = None
-    compute_milli: int = 0  # 0 = no claim on compute: share with anyone
-    plain: bool = False  # cards were asked for and no part of them: memory and compute are HAMi's defaults
-    resources: CardResources | None = field(default=None, compare=False)  # None = nobody counts it by a name
+    compute_milli: int = 0  # 0 = no claim on compute: the card is shared
+    plain: bool = False  # whole cards, no parts, were asked for: memory and compute are HAMi's defaults
+    resources: CardResources | None = field(default=None, compare=False)  # None = no resource name
 
     @property
     def whole(self) -> bool:
-        """All of each card, said or meant: what a plugin that knows no parts can give."""
+        """Whether all of each card is asked for, stated or by default: all that a plugin without sharing can give."""
         return self.plain or (self.memory_percent == 100 and self.compute_milli >= WHOLE_COMPUTE)
 
 
@@ -81,7 +81,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class DeviceRules:
-    """Which cards of a vendor a pod accepts. Empty tuples demand nothing; a `nouse` wins over a `use`."""
+    """Which cards of a vendor a pod accepts. Empty tuples accept all; a `nouse` wins over a `use`."""
 
     vendor: str
     use_types: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class DeviceRules:
     mode: str = ""  # a card is accepted only if this text contains the card's mode; "" = any
 
     def accepts(self, model: str) -> bool:
-        """Whether the lists of types leave cards of this model."""
+        """Whether the lists of types accept cards of this model."""
         if self.nouse_types and any_type_matches(model, self.nouse_types):
             return False
         return not self.use_types or any_type_matches(model, self.use_types)
@@ -100,7 +100,7 @@ class DeviceRules:
 
 @dataclass(frozen=True, slots=True)
 class PreferenceWeights:
-    """How much Kubernetes' preferences count: kube-scheduler's weights (apis/config/v1/default_plugins.go)."""
+    """The weights of Kubernetes' preferences: kube-scheduler's (apis/config/v1/default_plugins.go)."""
 
     taints: int = 3
     node_affinity: int = 2
@@ -114,25 +114,25 @@ PREFERENCE_WEIGHTS = PreferenceWeights()
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How a pod wants to be placed: a node policy and a chain of device policies."""
+    """How a pod is placed: a node policy and a chain of device policies."""
 
     node: str = "binpack"
     device: tuple[str, ...] = ("spread",)
     weights: tuple[int, int, int] = (1, 1, 1)  # slot, compute, memory in the device score
     preferences: PreferenceWeights = PREFERENCE_WEIGHTS
-    policy_weight: int = 0  # 0: preferences come first and the policy decides among the best; else it is one of them
-    default_spread: bool = False  # pods of a Service or of one controller are spread as kube-scheduler does by default
+    policy_weight: int = 0  # 0: preferences come first, the policy breaks ties; else it is one of them
+    default_spread: bool = False  # spread the pods of a Service or controller as kube-scheduler does by default
 
 
 ANY_NODE = NodeRules()
 DEFAULT_PROFILE = Profile()
 KUBERNETES_POLICY, OFF_DEVICES_POLICY = "kubernetes", "off-devices"
-CPU_PROFILE = Profile(OFF_DEVICES_POLICY, policy_weight=1, default_spread=True)  # of pods that ask for no device
+CPU_PROFILE = Profile(OFF_DEVICES_POLICY, policy_weight=1, default_spread=True)  # for pods that ask for no device
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a pod cannot be placed whatever the nodes are."""
+    """Why a pod cannot be placed on any node."""
 
     reason: Reason
     message: str
@@ -153,15 +153,15 @@ class Pod:
     priority: int = 0
     created: float = 0.0  # seconds since the epoch
     scheduler: str = ""  # spec.schedulerName
-    owner: str = ""  # "Deployment/namespace/name"; "" = nobody
-    maker: str = ""  # "ReplicaSet/namespace/name": the controller whose selector default spreading goes by
-    group: str = ""  # the name of the group that it names (Group.name); "" = a group of one
+    owner: str = ""  # "Deployment/namespace/name"; "" = none
+    maker: str = ""  # "ReplicaSet/namespace/name": the controller whose selector default spreading uses
+    group: str = ""  # the group that it names (Group.name); "" = a group of one
     quota_use: Mapping[str, int] = field(default_factory=dict)  # what a native ResourceQuota counts
     refusal: Refusal | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     relations: Relations = ALONE
     preferences: Preferences = NO_PREFERENCES
-    leaving: bool = False  # it has a deletion timestamp: it holds what it has, and spread constraints count without it
+    leaving: bool = False  # has a deletion timestamp: it holds what it has; spread constraints do not count it
 
     @property
     def key(self) -> str:
@@ -178,7 +178,7 @@ class Pod:
 
     @property
     def own_node(self) -> str:
-        """The one node that a DaemonSet made the pod for; "" = any may take it."""
+        """The one node that a DaemonSet made the pod for; "" = any node."""
         return self.node_rules.only_node if self.owner.startswith(DAEMON_SET) else ""
 
     def named(self, uid: str) -> Pod:
@@ -186,7 +186,7 @@ class Pod:
         return replace(self, name=uid, uid=uid)
 
     def is_but_for_labels(self, other: Pod) -> bool:
-        """The same pod asking for the same, whatever labels it has."""
+        """Whether the other pod is equal in everything but labels."""
         return _beside_labels(self) == _beside_labels(other)
 
     def rules_for(self, vendor: str) -> DeviceRules:
@@ -195,17 +195,17 @@ class Pod:
 
 _beside_labels = attrgetter(*(each.name for each in fields(Pod) if each.name != "labels"))
 
-TENANT = "Tenant/"  # how the owner of a pod of a trace begins
+TENANT = "Tenant/"  # prefix of the owner of a pod of a trace
 POD_GROUP = "PodGroup/"  # no namespace has capital letters, so no pod's key starts like this
 
 
 def tenant_of(pod: Pod) -> str:
-    """Whose pod it is: its namespace; in a trace, the tenant of the job."""
+    """The tenant of the pod: its namespace; in a trace, the tenant of the job."""
     return pod.owner.removeprefix(TENANT) if pod.owner.startswith(TENANT) else pod.namespace
 
 
 def group_title(name: str) -> str:
-    """The namespace/name of a group's name, as people know it."""
+    """The namespace/name in a group's name, for display."""
     return name.removeprefix(POD_GROUP).rpartition("@")[0] or name.removeprefix(POD_GROUP)
 
 
@@ -217,26 +217,26 @@ class Group:
     pods: tuple[Pod, ...]
     minimum: int = 1
     running: int = 0  # members that hold a node already; they count towards the minimum
-    length: float | None = None  # seconds that the job is said to take; None = not told
+    length: float | None = None  # expected run time of the job in seconds; None = unknown
 
     @property
     def title(self) -> str:
-        """namespace/name, as people know it."""
+        """namespace/name, for display."""
         return group_title(self.name)
 
     @property
     def members(self) -> int:
-        """How many are there, with a node or without."""
+        """The number of members, with a node or without."""
         return len(self.pods) + self.running
 
     @property
     def started(self) -> bool:
-        """Some members hold a node, but fewer than the minimum: a crash came between their binds, or a member left."""
+        """Whether some members hold a node, but fewer than the minimum: a crash between binds, or a member left."""
         return 0 < self.running < self.minimum
 
     @property
     def needed(self) -> int:
-        """How many of these pods must be placed together, if any is; 0 or less: each waits for itself alone."""
+        """How many of these pods must be placed together, if any is; 0 or less: each pod can be placed alone."""
         return self.minimum - self.running
 
     @property
@@ -266,17 +266,17 @@ class Quota:
 
 
 class Trust(IntEnum):
-    """How far the record of a running pod's cards is believed."""
+    """How far the record of a running pod's cards is trusted."""
 
     NONE = 0  # it fails its check: the pod may have any card of its node that has room for it
-    AMOUNTS_AS_ASKED = 1  # which cards is believed, how much of them is what the pod asks for
-    AMOUNTS_CAPPED = 2  # another scheduler's: amounts that the pod does not state are believed, up to a card's size
+    AMOUNTS_AS_ASKED = 1  # the cards are trusted; the amounts are those that the pod asks for
+    AMOUNTS_CAPPED = 2  # by another scheduler: amounts that the pod does not state are trusted, up to a card's size
     FULL = 3
 
 
 @dataclass(frozen=True, slots=True)
 class RunningPod:
-    """A pod that holds a node. `shares` None: nobody wrote down which cards it has."""
+    """A pod that holds a node. `shares` None: no record names its cards."""
 
     pod: Pod
     node: str

@@ -12,7 +12,7 @@ LARGEST = 2**63 - 1
 
 
 class QuantityError(ValueError):
-    """The text is no quantity, or one that no integer of 64 bits can hold."""
+    """The text is not a quantity, or does not fit into 64 bits."""
 
 
 @lru_cache(maxsize=4096)

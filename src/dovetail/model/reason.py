@@ -1,6 +1,6 @@
-"""Every *no* is typed: a code that arrays can hold, a name people can count, and HAMi's word where HAMi has one.
+"""Every refusal has a type: a code for arrays, a stable name, and HAMi's word if HAMi has one.
 
-Text is derived from the code, never the other way round.
+Text is derived from the code, never the code from text.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Reason(IntEnum):
     NODE_UNSETTLED = 24
     # Volumes, continued.
     VOLUME_NONE = 25
-    # One card, in the order in which HAMi asks (pkg/device/nvidia/device.go:715).
+    # One card, in HAMi's order of checks (pkg/device/nvidia/device.go:715).
     CARD_UNHEALTHY = 30
     CARD_CORDONED = 31
     CARD_TYPE = 32
@@ -57,7 +57,7 @@ class Reason(IntEnum):
     CARD_MIG = 41
     CARDS_TOO_FEW_FIT = 42
     CARD_QUARANTINED = 43
-    # The pod or its group, whatever the nodes.
+    # The pod or its group, on every node.
     GROUP_INCOMPLETE = 50
     GROUP_NOT_PLACED = 51
     QUOTA = 52
@@ -76,10 +76,10 @@ class Reason(IntEnum):
 
 
 class Word(NamedTuple):
-    """How a reason is said."""
+    """The words for a reason."""
 
-    name: str  # stable, countable, in JSON
-    sentence: str  # for people
+    name: str  # stable, for counting and for JSON
+    sentence: str  # for users
     hami: str | None  # HAMi's own string for the same thing
 
 
@@ -159,10 +159,10 @@ WORDS: dict[Reason, Word] = {
     Reason.POLICY_NOT_ALLOWED: Word("PolicyNotAllowed", "the pod names a policy that is not allowed here", None),
 }
 
-POD_LEVEL = frozenset(r for r in Reason if r >= Reason.GROUP_INCOMPLETE)  # no node can cure these
+POD_LEVEL = frozenset(r for r in Reason if r >= Reason.GROUP_INCOMPLETE)  # no node can change these
 
-# What may refuse a node or a card, in the order in which it is asked: static rules, rules about other pods and
-# volumes, what the node has left, its devices as a whole, then card by card.
+# What may refuse a node or a card, in the order of the checks: static rules, rules about other pods and volumes, what
+# the node has left, its devices as a whole, then card by card.
 CHECKS = (
     Reason.NODE_NAME,
     Reason.NODE_UNSCHEDULABLE,
@@ -201,7 +201,7 @@ CHECKS = (
     Reason.CARD_COMPUTE,
     Reason.CARD_COMPUTE_EXHAUSTED,
     Reason.CARD_MIG,
-    Reason.CARD_NUMA,  # here, as it is said of cards that fit by themselves
+    Reason.CARD_NUMA,  # here, as it concerns cards that fit one by one
     Reason.CARDS_TOO_FEW_FIT,
 )
 _PASSED = {reason: number for number, reason in enumerate(CHECKS)}
@@ -221,6 +221,6 @@ def sentence(reason: Reason) -> str:
 
 
 def hami_name(reason: Reason) -> str:
-    """HAMi's wording, or ours where HAMi has none."""
+    """HAMi's wording, or Dovetail's if HAMi has none."""
     word = WORDS[reason]
     return word.hami or word.name

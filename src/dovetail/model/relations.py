@@ -1,6 +1,6 @@
-"""Kubernetes' rules that depend on who else is where: as values. Which nodes they leave is the engine's question.
+"""Kubernetes' rules that depend on other pods, as values. The engine decides which nodes they allow.
 
-Static rules (labels, taints) are in model/rules.py. A pod that has none of these pays nothing for them.
+Static rules (labels, taints) are in model/rules.py. A pod without these rules costs nothing extra.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dovetail.model.rules import AffinityTerm, Requirement
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A label selector; all rows must hold. Without rows it matches everything; "no selector" is None, not this."""
+    """A label selector; all rows must match. Without rows it matches everything; "no selector" is None, not this."""
 
     labels: tuple[tuple[str, str], ...] = ()  # sorted
     expressions: tuple[Requirement, ...] = ()
@@ -26,18 +26,18 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class PodTerm:
-    """Pods that this selects, within one value of a node label: together with them, or apart."""
+    """A term about selected pods in one value of a node label: near them (affinity), or not (anti-affinity)."""
 
     topology_key: str
     selector: Selector | None = None  # None matches no pod
-    namespaces: tuple[str, ...] = ()  # the pod's own is written out where the manifest says nothing
+    namespaces: tuple[str, ...] = ()  # includes the pod's own namespace if the manifest names none
     namespace_selector: Selector | None = None  # and every namespace whose labels match
     weight: int = 0  # of preferred terms, 1-100
 
 
 @dataclass(frozen=True, slots=True)
 class SpreadConstraint:
-    """How unevenly the selected pods of the pod's own namespace may lie over the values of a node label."""
+    """How unevenly selected pods of the pod's namespace may be spread over the values of a node label."""
 
     topology_key: str
     max_skew: int
@@ -52,12 +52,12 @@ class SpreadConstraint:
 class HostPort:
     port: int
     protocol: str = "TCP"
-    ip: str = "0.0.0.0"  # what Kubernetes means by no address
+    ip: str = "0.0.0.0"  # Kubernetes' default address
 
 
 @dataclass(frozen=True, slots=True)
 class Relations:
-    """What a pod demands, and prefers, of the pods beside it."""
+    """What a pod requires or prefers of other pods near it, and its ports and claims."""
 
     affinity: tuple[PodTerm, ...] = ()
     anti_affinity: tuple[PodTerm, ...] = ()
@@ -66,12 +66,12 @@ class Relations:
     spread: tuple[SpreadConstraint, ...] = ()
     ports: tuple[HostPort, ...] = ()
     claims: tuple[str, ...] = ()  # names of PersistentVolumeClaims in the pod's namespace
-    ephemeral: tuple[str, ...] = ()  # those of them that are made for this pod, and go with it
+    ephemeral: tuple[str, ...] = ()  # those of them that are created for this pod and deleted with it
 
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """What a pod would like of a node, whoever is there."""
+    """What a pod prefers of a node, whatever pods are there."""
 
     nodes: tuple[tuple[int, AffinityTerm], ...] = ()  # (weight, term)
     images: tuple[str, ...] = ()  # of all containers, init containers too: one per container, normalised with a tag

@@ -1,4 +1,4 @@
-"""Kubernetes' rules about which nodes a pod may use, as values with one question each."""
+"""Kubernetes' rules about which nodes a pod may use, as values that check a node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from dovetail.model.node import StaticNode, Taint
 from dovetail.model.reason import Reason
 
-CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")  # what `kubectl cordon` comes to
+CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")  # the taint that stands for `kubectl cordon`
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,10 @@ class Toleration:
     effect: str = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        """k8s.io/api/core/v1/toleration.go: an empty effect, or an empty key with Exists, matches all."""
+        """Whether the taint is tolerated (k8s.io/api/core/v1/toleration.go).
+
+        An empty effect, or an empty key with Exists, matches all.
+        """
         if self.effect and self.effect != taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -60,14 +63,14 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """Expressions over labels and over fields; all must hold. An empty term matches nothing."""
+    """Expressions over labels and over fields; all must match. An empty term matches nothing."""
 
     expressions: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
 
     @property
     def nodes_named(self) -> tuple[str, ...]:
-        """Where the fields leave only these; empty = any."""
+        """The only nodes that the fields allow; empty = any."""
         return next((field.values for field in self.fields if field.operator == "In"), ())
 
     def matches(self, node: StaticNode) -> bool:
@@ -78,11 +81,11 @@ class AffinityTerm:
         )
 
 
-NodeKey = tuple[Any, ...]  # taints, unschedulable, the name or "", the value or None of each label looked at
+NodeKey = tuple[Any, ...]  # taints, unschedulable, the name or "", the value or None of each label read
 
 
 class SeenLabels(Mapping[str, str]):
-    """Labels of a node by which an answer is kept. To read another label is an error, not an answer."""
+    """The labels of a node that a kept answer depends on. Reading another label raises an error."""
 
     def __init__(self, labels: Sequence[str], values: Sequence[str | None]) -> None:
         self._values = dict(zip(labels, values, strict=True))  # None = the node has no such label
@@ -108,11 +111,11 @@ class UndeclaredLabel(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NodeRules:
-    """What a pod demands of a node whatever is running there: a static class, evaluated when a node changes."""
+    """What a pod requires of a node, whatever runs there: a static class, evaluated when a node changes."""
 
     node_name: str = ""
     selector: tuple[tuple[str, str], ...] = ()  # sorted (label, value)
-    affinity: tuple[AffinityTerm, ...] | None = None  # any term may match; None = no demand
+    affinity: tuple[AffinityTerm, ...] | None = None  # any term may match; None = no requirement
     tolerations: tuple[Toleration, ...] = ()
 
     def refusal(self, node: StaticNode) -> Reason:
@@ -125,7 +128,7 @@ class NodeRules:
             yield Reason.NODE_NAME
         if node.unschedulable and not self._tolerates(CORDON):
             yield Reason.NODE_UNSCHEDULABLE
-        if node.taints:  # a cordon is also written as a taint: it is one rule
+        if node.taints:  # a cordon is also written as a taint: count it once
             yield from (
                 Reason.TAINT for taint in self._untolerated(node) if not (node.unschedulable and taint == CORDON)
             )
@@ -135,26 +138,26 @@ class NodeRules:
             yield Reason.NODE_AFFINITY
 
     def keys(self, nodes: Sequence[StaticNode]) -> list[NodeKey]:
-        """By node all that `refusal` depends on, as a key: equal keys, equal answers."""
+        """For each node, everything that `refusal` depends on: equal keys give equal answers."""
         columns: list[Sequence[Hashable]] = [[node.taints for node in nodes], [node.unschedulable for node in nodes]]
         columns.append([node.name for node in nodes] if self.looks_at_names else [""] * len(nodes))
         columns += ([node.labels.get(label) for node in nodes] for label in self.labels_looked_at)
         return list(zip(*columns, strict=True))
 
     def refusal_of(self, key: NodeKey) -> Reason:
-        """`refusal` of every node with this key. The rules are shown the key and nothing else."""
+        """`refusal` of every node with this key. The rules see only the key."""
         taints, unschedulable, name, *values = key
         return self.refusal(StaticNode(name, SeenLabels(self.labels_looked_at, values), taints, unschedulable))
 
     @property
     def labels_looked_at(self) -> tuple[str, ...]:
-        """Those that `refusal` may read."""
+        """The labels that `refusal` may read."""
         terms = (one for term in self.affinity or () for one in term.expressions)
         return tuple(dict.fromkeys((*(label for label, _ in self.selector), *(one.key for one in terms))))
 
     @property
     def only_node(self) -> str:
-        """The node that is named: by nodeName, or by every affinity term, as the DaemonSet controller does it."""
+        """The only node allowed: by nodeName, or by every affinity term, as the DaemonSet controller writes it."""
         named = {name for term in self.affinity or () for name in term.nodes_named or ("",)}
         return self.node_name or (named.pop() if len(named) == 1 else "")
 
@@ -163,7 +166,7 @@ class NodeRules:
         return bool(self.node_name) or any(term.fields for term in self.affinity or ())
 
     def untolerated(self, node: StaticNode) -> Taint | None:
-        """The first taint that keeps the pod away."""
+        """The first taint that the pod does not tolerate."""
         return next(self._untolerated(node), None)
 
     def _untolerated(self, node: StaticNode) -> Iterator[Taint]:
@@ -176,7 +179,7 @@ class NodeRules:
 
 
 def _compare(have: str, operator: str, want: str) -> bool:
-    """Gt and Lt compare 64-bit integers as Go writes them; anything else matches nothing, as in Kubernetes."""
+    """Compare by Gt or Lt: 64-bit integers as in Go; anything else matches nothing, as in Kubernetes."""
     left, right = _integer(have), _integer(want)
     if left is None or right is None:
         return False
@@ -187,7 +190,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
 
 
 def _integer(text: str) -> int | None:
-    """strconv.ParseInt(text, 10, 64): no underscores, no spaces, nothing larger."""
+    """The integer as strconv.ParseInt(text, 10, 64) reads it: no underscores, no spaces, nothing larger; else None."""
     if not _INTEGER.match(text) or len(text) > 40:
         return None
     number = int(text)

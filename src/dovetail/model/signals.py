@@ -1,4 +1,4 @@
-"""Measured load of nodes and cards: what they really do, beside what their pods asked for."""
+"""Measured load of nodes and cards, in addition to what their pods asked for."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ class CardSignals(msgspec.Struct, frozen=True):
 class NodeSignals(msgspec.Struct, frozen=True):
     """One measurement of a node, in per mille of what it has: mean and standard deviation over the time measured.
 
-    None = not measured, and so is a card that is not in the list. Use may be more than 1,000, e.g. CPU beyond what is
-    allocatable. A measurement replaces the one before it as a whole; one without values says that nothing is known.
+    None = not measured; the same holds for a card that is not in the list. Use may exceed 1,000, e.g. CPU above the
+    allocatable amount. A measurement replaces the one before it as a whole; one without values means that nothing is
+    known.
     """
 
     measured_at: float  # in the clock of events

@@ -1,7 +1,7 @@
-"""Characters that text of other people must not bring to a terminal, and what is shown in their place.
+"""Characters in users' text that must not reach a terminal, and what is shown instead.
 
 These are control characters (C0, DEL, C1), line and paragraph separators, marks and overrides of the writing direction,
-and half characters. A taint that holds `ESC ] 0 ;` would rename the reader's window; U+202E shows text backwards.
+and half characters. A taint that holds `ESC ] 0 ;` would rename the terminal window; U+202E shows text backwards.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Volumes as Kubernetes knows them: claims, volumes, classes, what nodes can attach. Who fits is the engine's question.
+"""Volumes as in Kubernetes: claims, volumes, classes, attach limits of nodes. The engine decides what fits.
 
-"Version" is the API server's resourceVersion: whoever writes an object says which version of it was meant.
+"Version" is the API server's resourceVersion: a write names the version of the object that it changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ AVAILABLE = "Available"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 BETA_ZONE, BETA_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
-ZONE_LABELS = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}  # label -> its name of today
+ZONE_LABELS = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}  # label -> its current name
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +27,18 @@ class Claim:
     namespace: str
     name: str
     uid: str = ""
-    volume: str = ""  # name of the volume it has, or was told to take
+    volume: str = ""  # name of the volume that it has, or must take
     storage_class: str = ""
     access_modes: tuple[str, ...] = ()
-    request: int | None = None  # bytes; None = it does not say
+    request: int | None = None  # bytes; None = not stated
     selector: Selector | None = None
     mode: str = FILESYSTEM
     attributes_class: str = ""
-    bind_completed: bool = False  # the controller has said so
+    bind_completed: bool = False  # the controller has written the annotation
     lost: bool = False  # its volume is gone
     leaving: bool = False  # it has a deletion timestamp
-    selected_node: str | None = None  # a volume is being made for this node
-    owner: str = ""  # UID of the pod it was made for; "" = it lives by itself
+    selected_node: str | None = None  # a volume is being created for this node
+    owner: str = ""  # UID of the pod that it was created for; "" = none
     version: str = ""
 
     @property
@@ -47,13 +47,13 @@ class Claim:
 
     @property
     def bound(self) -> bool:
-        """Binder.isPVCFullyBound."""
+        """Whether the claim is fully bound (Binder.isPVCFullyBound)."""
         return self.volume != "" and self.bind_completed
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimRef:
-    """Whose a volume is. Without a UID: kept for a claim of this name, whichever it is."""
+    """The claim that a volume belongs to. Without a UID: kept for any claim of this name."""
 
     namespace: str
     name: str
@@ -64,7 +64,7 @@ class ClaimRef:
         return f"{self.namespace}/{self.name}"
 
     def means(self, claim: Claim) -> bool:
-        """IsVolumeBoundToClaim."""
+        """Whether the reference names the claim (IsVolumeBoundToClaim)."""
         return (self.namespace, self.name) == (claim.namespace, claim.name) and self.uid in ("", claim.uid)
 
 
@@ -82,14 +82,17 @@ class Volume:
     claim_ref: ClaimRef | None = None
     affinity: tuple[AffinityTerm, ...] | None = None  # any term may match; None = usable everywhere
     labels: Mapping[str, str] = field(default_factory=dict)
-    driver: str = ""  # CSI driver; "" = nobody counts this volume
-    handle: str = ""  # what the driver calls it
-    migrated: bool = False  # an in-tree volume: driver and handle are those it was migrated to
+    driver: str = ""  # CSI driver; "" = the volume is not counted
+    handle: str = ""  # the driver's name for it
+    migrated: bool = False  # an in-tree volume: driver and handle are those after migration
     leaving: bool = False
     version: str = ""
 
     def usable_on(self, labels: Mapping[str, str]) -> bool:
-        """CheckNodeAffinity, for a node with these labels: fields are not looked at, an empty term matches nothing."""
+        """Whether a node with these labels can use the volume (CheckNodeAffinity).
+
+        Fields of terms are ignored, and an empty term matches nothing.
+        """
         return self.affinity is None or any(
             (term.expressions or term.fields) and all(row.matches(labels) for row in term.expressions)
             for term in self.affinity
@@ -97,7 +100,10 @@ class Volume:
 
     @property
     def zones(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """(label, values) of which a node must have one. `a__b` is two values; one that cannot be read is ignored."""
+        """(label, values): a node must have one of the values.
+
+        `a__b` is two values; a label that cannot be read is ignored.
+        """
         found = []
         for label in ZONE_LABELS:
             values = [part.strip() for part in self.labels.get(label, "").split("__")]
@@ -111,8 +117,8 @@ class StorageClass:
     name: str
     waits: bool = False  # WaitForFirstConsumer; else volumes are bound before pods are placed
     provisioner: str = ""
-    driver: str | None = None  # CSI driver that attaches its volumes; None = the provisioner, "" = nobody counts them
-    topologies: tuple[AffinityTerm, ...] | None = None  # where volumes can be made; None = everywhere
+    driver: str | None = None  # CSI driver that attaches its volumes; None = the provisioner, "" = not counted
+    topologies: tuple[AffinityTerm, ...] | None = None  # where volumes can be created; None = everywhere
     default: bool = False
 
     @property
@@ -122,7 +128,7 @@ class StorageClass:
 
 @dataclass(frozen=True, slots=True)
 class AttachLimits:
-    """A CSINode: how many volumes of a driver the node can attach. A driver that is missing has no limit there."""
+    """A CSINode: how many volumes of a driver the node can attach. A driver that is not listed has no limit there."""
 
     node: str
     most: Mapping[str, int] = field(default_factory=dict)  # driver -> volumes
@@ -133,18 +139,18 @@ class CsiDriver:
     """A CSIDriver."""
 
     name: str
-    tracks_capacity: bool = False  # a volume is made only where a Capacity says that there is room
+    tracks_capacity: bool = False  # a volume is created only where a Capacity says that there is room
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """A CSIStorageCapacity: the largest volume of a class that can be made for some nodes."""
+    """A CSIStorageCapacity: the largest volume of a class that can be created for some nodes."""
 
     namespace: str
     name: str
     storage_class: str
     largest: int | None = None  # bytes; None = unknown, which is not enough
-    nodes: Selector | None = None  # None = reachable from nowhere
+    nodes: Selector | None = None  # None = no node can reach it
 
     @property
     def key(self) -> str:
@@ -153,7 +159,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A VolumeAttachment: a volume that is at a node, or on its way, whoever uses it."""
+    """A VolumeAttachment: a volume that is attached to a node, or is being attached, whatever uses it."""
 
     name: str
     node: str
@@ -163,13 +169,13 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class VolumeChoice:
-    """What becomes of one unbound claim if its pod goes to this node."""
+    """What happens to one unbound claim if its pod goes to this node."""
 
     claim: str  # "namespace/name"
     claim_uid: str
     node: str
-    volume: str = ""  # this volume is bound to the claim; "" = one is made for the node
-    version: str = ""  # of what has to be written: the volume, or the claim
+    volume: str = ""  # this volume is bound to the claim; "" = a volume is created for the node
+    version: str = ""  # of the object to be written: the volume, or the claim
     prebound: bool = False  # the volume names the claim already
 
 

@@ -1,1 +1,1 @@
-"""What we prefer: one opinion per file, pure functions that run interpreted or compiled."""
+"""Policies: one file each, pure functions that run interpreted or compiled."""

@@ -1,4 +1,4 @@
-"""What an ask takes of a card, and how two cards are joined."""
+"""What an ask takes of a card, and how well two cards are connected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WHOLE = 1000  # milli
 
 
 def memory_on(rows: Rows, wants: Wants, i: int, d: int, a: int) -> int:
-    """MiB this ask takes of this card; a percentage is cut to whole MiB as HAMi does. Stock nodes give whole cards."""
+    """MiB that the ask takes of the card; a percentage is cut to whole MiB as in HAMi. Stock nodes give whole cards."""
     percent = wants.ask[a, ASK_PERCENT]
     if percent >= 0:
         return int(rows.card[i, d, CARD_MEMORY] * percent // 100)
@@ -28,7 +28,7 @@ def memory_on(rows: Rows, wants: Wants, i: int, d: int, a: int) -> int:
 
 
 def milli_on(rows: Rows, wants: Wants, i: int, d: int, a: int) -> int:
-    """Of the card as a whole: the larger of the parts of compute and of memory."""
+    """Milli of the card that the ask takes: the larger part of its compute and of its memory."""
     part, total = wants.ask[a, ASK_COMPUTE], rows.card[i, d, COMPUTE]
     if total != WHOLE:
         part = part * WHOLE // max(1, total)
@@ -39,13 +39,13 @@ def milli_on(rows: Rows, wants: Wants, i: int, d: int, a: int) -> int:
 
 
 def link_between(rows: Rows, i: int, a: int, b: int) -> int:
-    """The pair score of two cards of a node. The table is as wide as the nodes that state scores need it."""
+    """The pair score of two cards of a node; 0 outside the table, which covers only nodes that state pair scores."""
     width = rows.link.shape[1]
     return int(rows.link[i, a, b]) if a < width and b < width else 0
 
 
 def part_left(compute: int, compute_held: int, memory: int, memory_held: int) -> int:
-    """Milli of a card that are left: the smaller of what is left of its compute and of its memory."""
+    """Milli of a card that are left: the smaller part of its free compute and of its free memory."""
     left = WHOLE
     if compute_held > 0:
         free = compute - compute_held

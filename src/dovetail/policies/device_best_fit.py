@@ -1,4 +1,4 @@
-"""The card with least left that still fits; of equal ones the first (as in the FGD paper)."""
+"""The card with the least left that still fits; among equals the first (as in the FGD paper)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Only cards that nobody uses (HAMi). In a chain it filters and the other policies order."""
+"""Only cards that no pod uses (HAMi). In a chain it filters, and the other policies order the cards."""
 
 from __future__ import annotations
 

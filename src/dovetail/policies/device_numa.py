@@ -1,4 +1,4 @@
-"""Keep to one NUMA node, the highest first; usually part of a chain such as `numa,binpack` (HAMi)."""
+"""Cards of one NUMA node, the highest first; usually part of a chain such as `numa,binpack` (HAMi)."""
 
 from __future__ import annotations
 

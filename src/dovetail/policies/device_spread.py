@@ -1,4 +1,4 @@
-"""Take the emptiest card first, against contention inside a card (HAMi)."""
+"""The emptiest card first, against contention inside a card (HAMi)."""
 
 from __future__ import annotations
 

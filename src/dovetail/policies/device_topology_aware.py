@@ -1,7 +1,8 @@
 """The best-connected set of cards (HAMi): highest sum of pair scores; a single card is the worst-connected one.
 
-Among all cards that fit, in spread order; the first best set wins. A lone card is taken where it is missed least. Where
-there are too many sets to look at (8 of 16 cards are not too many), the set grows card by card.
+The set is chosen among all cards that fit, in the order of spread; the first of equal sets wins. A single card is the
+one whose links are needed least. If there are too many sets to check (8 of 16 cards are not too many), the set grows
+card by card.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def choose(
     chosen: Ints,
     room: Ints,
 ) -> None:
-    """Write as many of the first `fits` entries of `fitting` into `chosen` as are asked for, in their order."""
+    """Write as many of the first `fits` entries of `fitting` into `chosen` as the pod asks for, in their order."""
     count = wants.ask[a, ASK_COUNT]
     if count == 1:
         least, at = -1, 0
@@ -43,7 +44,7 @@ def choose(
         for n in range(count):
             chosen[n] = fitting[pick[n]]
         return
-    # Walk all subsets in lexicographic order, keeping the sum of pairs of each prefix.
+    # Check all subsets in lexicographic order, keeping the sum of pairs of each prefix.
     sums[0] = 0
     best, depth, start = -1, 0, 0
     while True:
@@ -70,7 +71,7 @@ def choose(
 
 
 def sets(fits: int, count: int) -> int:
-    """How many ways there are to choose; counted no further than necessary."""
+    """The number of sets; counting stops above MOST_SETS."""
     total = 1
     for n in range(1, min(count, fits - count) + 1):
         total = total * (fits - n + 1) // n
@@ -80,7 +81,10 @@ def sets(fits: int, count: int) -> int:
 
 
 def grow(rows: Rows, i: int, fitting: Ints, fits: int, count: int, pick: Ints, gain: Ints) -> None:
-    """Write `count` positions in `fitting` into `pick`, in order: the best pair, then always who is closest to all."""
+    """Write `count` positions in `fitting` into `pick`, in order.
+
+    Start with the best pair, then always add the card that is closest to all chosen ones.
+    """
     best, first = -1, 0
     for x in range(fits):
         gain[x] = 0

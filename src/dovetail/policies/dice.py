@@ -1,6 +1,6 @@
-"""Chance as an input: a hash of seed and number, so that the same pod draws the same in any order and after any retry.
+"""Random numbers from a hash of seed and number: a pod draws the same in any order and after any retry.
 
-Multiply-xorshift rounds in 31 bits: no product leaves an int64, so interpreted and compiled code agree.
+Multiply-xorshift rounds in 31 bits: no product exceeds an int64, so interpreted and compiled code agree.
 """
 
 from __future__ import annotations

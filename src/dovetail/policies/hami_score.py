@@ -1,7 +1,7 @@
 """HAMi's two scores (pkg/scheduler/policy): how busy a node is, and how busy a card would be.
 
-In 64-bit floats, and with the request always counted: HAMi compares the request's vendor word with the card's
-model name, which never match on real nodes.
+They use 64-bit floats and always count the request. HAMi compares the request's vendor word with the card's model name,
+which never match on real nodes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from dovetail.policies.rows import CARD_MEMORY, COMPUTE, IN_USE, SLOTS, Card, Ro
 
 
 def node_busyness(rows: Rows, i: int) -> float:
-    """0 (idle) to 30 (full): ten times the used parts of slots, compute and memory over all cards of all vendors."""
+    """The use of the node from 0 (idle) to 30 (full).
+
+    Ten times the sum of the used parts of slots, compute and memory over all cards of all vendors.
+    """
     slots, compute, memory = rows.sums[i, SLOTS], rows.sums[i, COMPUTE], rows.sums[i, CARD_MEMORY]
     if slots == 0 or compute == 0 or memory == 0:
         return 0.0

@@ -1,11 +1,11 @@
-"""What a node has idle, as the policies of the FGD paper see it (hkust-adsl/kubernetes-scheduler-simulator)."""
+"""The idle part of a node, as the policies of the FGD paper count it (hkust-adsl/kubernetes-scheduler-simulator)."""
 
 from __future__ import annotations
 
 from dovetail.policies.cards import milli_on
 from dovetail.policies.rows import ASK_COUNT, CARDS, CPU, FIRST_ASK, LAST_ASK, Rows, Wants
 
-# The largest node of the paper's cluster: what amounts are measured against.
+# The largest node of the paper's cluster: amounts are divided by these.
 LARGEST_CPU = 128_000.0  # milli
 LARGEST_GPU = 8_000.0  # milli
 
@@ -15,7 +15,7 @@ def cpu_left(rows: Rows, i: int) -> int:
 
 
 def gpu_left(rows: Rows, i: int) -> int:
-    """Milli over all cards; of a card the smaller of what is left of its compute and its memory."""
+    """Milli left over all cards; for a card the smaller part of its free compute and free memory."""
     total = 0
     for d in range(rows.fact[i, CARDS]):
         total += rows.left[i, d]

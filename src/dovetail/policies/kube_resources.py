@@ -1,6 +1,6 @@
-"""Kubernetes' resource arithmetic (pkg/scheduler/framework/plugins/noderesources), in integers as there.
+"""Kubernetes' resource arithmetic (pkg/scheduler/framework/plugins/noderesources), with the same integer arithmetic.
 
-`requested` counts the incoming pod; cpu and memory use 100m and 200 MiB for containers that ask for nothing.
+`requested` counts the incoming pod. For cpu and memory, a container without a request counts as 100m and 200 MiB.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ DEFAULT_WEIGHTS: Mapping[str, int] = {"cpu": 1, "memory": 1}
 
 
 def requested(rows: Rows, i: int, wants: Wants, s: int, column: int) -> int:
-    """What the node's pods and this one ask for together."""
+    """The requests of the node's pods and of this pod together."""
     if column <= MEMORY:  # CPU is 0, MEMORY is 1
         return int(rows.scored[i, column] + wants.scored[s, column])
     return int(rows.used[i, column] + wants.need[s, column])
 
 
 def is_scored(rows: Rows, i: int, wants: Wants, s: int, column: int) -> bool:
-    """Cpu and memory always; others where the pod asks for them and the node has them."""
+    """Whether the resource counts: cpu and memory always; others if the pod asks for them and the node has them."""
     if rows.cap[i, column] == 0:
         return False
     return column <= MEMORY or wants.need[s, column] > 0
@@ -36,7 +36,7 @@ def most(asked: int, cap: int) -> int:
 
 
 def weighted_mean(rows: Rows, i: int, wants: Wants, s: int, args: Ints, packing: bool) -> float:
-    """`most` or `least` of each resource in args (draw, column, weight, …), weighted; integer division as in Go."""
+    """The weighted mean of `most` or `least` of each resource in args (draw, column, weight, …), in Go's integers."""
     total, weight_sum = 0, 0
     for at in range(1, len(args), 2):
         column, weight_of = args[at], args[at + 1]
@@ -48,7 +48,7 @@ def weighted_mean(rows: Rows, i: int, wants: Wants, s: int, args: Ints, packing:
 
 
 def only_weights(given: Mapping[str, Any], column: ColumnOf) -> list[int]:
-    """The arguments of a policy that takes `resources` and nothing else."""
+    """The arguments of a policy that takes only `resources`."""
     refuse_unknown(given, ("resources",))
     return weights(given, column)
 

@@ -1,4 +1,4 @@
-"""Where least CPU and GPU is left afterwards, each weighed against the largest node (as in the FGD paper)."""
+"""The node with the least CPU and GPU left afterwards, relative to the largest node (as in the FGD paper)."""
 
 from __future__ import annotations
 

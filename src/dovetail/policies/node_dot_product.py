@@ -1,4 +1,4 @@
-"""Where what is left has least in common with what is asked for (Tetris' dot product, as in the FGD paper)."""
+"""The node whose free resources match the request least: Tetris' dot product, as in the FGD paper."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Fragmentation gradient descent: the node and the card where typical pods lose least (Weng et al., USENIX ATC 2023).
 
-Score = ⌊100 · sigmoid(fragments before − after, in GPUs)⌋: steps of about 40 milli, so that ties are common and the
-order of nodes packs. Nodes with cards of several kinds are judged by the kind of their first card.
+Score = ⌊100 · sigmoid(fragments before − after, in GPUs)⌋: steps of about 40 milli. So ties are common, and the order
+of nodes packs. A node with several kinds of card is scored by the kind of its first card.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def offer(
 ) -> float:
     outlook, cards = rows.outlook, rows.fact[i, CARDS]
     if cards == 0:
-        return 50.0  # nothing gained, nothing lost
+        return 50.0  # no gain and no loss
     total, kind = outlook[TOTAL], rows.card[i, 0, KIND]
     step = step_of(outlook, cpu_left(rows, i) - wants.need[s, CPU])
     share, whole = share_line(outlook, kind, step), whole_line(outlook, kind, step)
     idle, gain = 0, -int(worth)
-    for d in range(cards):  # with the pod's CPU gone and its cards still there
+    for d in range(cards):  # after the pod takes its CPU, before it takes its cards
         gain += usable_part(outlook, share, left[d])
         idle += left[d] == WHOLE
     if a < 0:
@@ -59,7 +59,7 @@ def offer(
         if left[d] != left[fitting[n - 1]]:
             best = max(best, gain + change(outlook, share, left[d], need) + (fresh if left[d] == WHOLE else busy))
     points = points_of(outlook, best)
-    for n in range(fits):  # of cards with as many points the first
+    for n in range(fits):  # among cards with equal points, the first
         d = fitting[n]
         now = gain + change(outlook, share, left[d], need) + (fresh if left[d] == WHOLE else busy)
         if now >= outlook[outlook[POINTS_AT] + points]:
@@ -69,7 +69,7 @@ def offer(
 
 
 def change(outlook: Ints, share: int, left: int, need: int) -> int:
-    """What typical pods can use of a card with `need` less."""
+    """The change of what typical pods can use of a card if `need` is taken."""
     return usable_part(outlook, share, max(0, left - need)) - usable_part(outlook, share, left)
 
 

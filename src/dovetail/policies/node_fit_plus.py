@@ -1,6 +1,6 @@
 """Koordinator's NodeResourcesFitPlus: pack some resources, spread others, each with its weight.
 
-A resource counts where it is configured and the pod asks for it; a pod that asks for none scores 100 everywhere.
+A resource counts if it is configured and the pod asks for it. A pod that asks for none scores 100 on every node.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Pods of one size together: parts of a card here, whole cards there (as in the FGD paper).
+"""Pods of one size together: parts of cards on some nodes, whole cards on others (as in the FGD paper).
 
-75 points where only pods of this size are, 50 where others are too, 25 where no pod has a card yet, and up to 25 for
-being full already.
+75 points if the node has only pods of this size, 50 if it has others too, 25 if no pod there has a card yet; and up to
+25 points for use.
 """
 
 from __future__ import annotations

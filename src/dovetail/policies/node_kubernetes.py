@@ -1,4 +1,4 @@
-"""Kubernetes' two resource scores added up, as kube-scheduler does: LeastAllocated and BalancedAllocation."""
+"""The sum of Kubernetes' two resource scores, as in kube-scheduler: LeastAllocated and BalancedAllocation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from dovetail.policies.kube_resources import is_scored, only_weights, weighted_mean
 from dovetail.policies.rows import Ints, NodePolicy, Rows, Wants
 
-POINTS = 100  # of one score at its best (fwk.MaxNodeScore)
+POINTS = 100  # the highest value of one score (fwk.MaxNodeScore)
 
 
 def score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
@@ -15,9 +15,9 @@ def score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
 
 
 def balance(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> int:
-    """50 to 100: how much evener the node is used with the pod than without it (balanced_allocation.go, 1.36).
+    """50 to 100: how much more evenly the node is used with the pod than without it (balanced_allocation.go, 1.36).
 
-    0 for a pod that asks for none of the resources: kube-scheduler leaves the score out.
+    0 for a pod that asks for none of the resources: kube-scheduler skips the score.
     """
     asked = 0
     for at in range(1, len(args), 2):
@@ -25,11 +25,11 @@ def balance(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> int:
     if asked == 0:
         return 0
     change = evenness(rows, i, wants, s, args, 1) - evenness(rows, i, wants, s, args, 0)
-    return POINTS // 2 + (POINTS // 2 + change) // 2  # change is -50 at the least: nothing negative is divided
+    return POINTS // 2 + (POINTS // 2 + change) // 2  # change is at least -50: nothing negative is divided
 
 
 def evenness(rows: Rows, i: int, wants: Wants, s: int, args: Ints, pods: int) -> int:
-    """100 × (1 - standard deviation of the parts in use), counting `pods` of this request as well."""
+    """100 × (1 - standard deviation of the parts in use), with `pods` more pods of this request."""
     count, total, before, last = 0, 0.0, 0.0, 0.0
     for at in range(1, len(args), 2):
         if is_scored(rows, i, wants, s, args[at]):
@@ -50,7 +50,7 @@ def evenness(rows: Rows, i: int, wants: Wants, s: int, args: Ints, pods: int) ->
 
 
 def part_in_use(rows: Rows, i: int, wants: Wants, s: int, column: int, pods: int) -> float:
-    """Of what is asked for in fact: the defaults for containers that ask for nothing are LeastAllocated's alone."""
+    """The part of the resource in use, by real requests: only LeastAllocated fills in defaults for missing ones."""
     used = float(rows.used[i, column] + pods * wants.need[s, column])
     return min(1.0, used / float(rows.cap[i, column]))
 

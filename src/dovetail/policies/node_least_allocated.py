@@ -1,4 +1,4 @@
-"""Kubernetes' LeastAllocated: the node with most left of what is asked for."""
+"""Kubernetes' LeastAllocated: the node with the most left of the requested resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubernetes' MostAllocated: the node with least left of what is asked for."""
+"""Kubernetes' MostAllocated: the node with the least left of the requested resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes without devices first, then as `kubernetes`: pods that need no device leave room for those that do."""
+"""Nodes without devices first, then as `kubernetes`: pods that need no device leave room for pods that do."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dovetail.policies.kube_resources import only_weights
 from dovetail.policies.node_kubernetes import score as kubernetes_score
 from dovetail.policies.rows import CARDS, Ints, NodePolicy, Rows, Wants
 
-# More than kube-scheduler's other scores make together: taints 3, spread 2, pod affinity 2, images 1, resources 2, each
-# times 100. Node affinity is left out: pods that state one are not kept away (kube/conversion/settings.py).
+# More than the sum of kube-scheduler's other scores: taints 3, spread 2, pod affinity 2, images 1, resources 2, each
+# times 100. Node affinity is not included: pods that state one are not kept away (kube/conversion/settings.py).
 APART = 12 * node_kubernetes.POINTS
 
 

@@ -13,7 +13,7 @@ POINTS = 1
 
 
 def shaped(args: Ints, utilization: int) -> int:
-    """Linear between the points, constant outside; `/` truncates toward zero as in Go."""
+    """The score of a utilization: linear between the points, constant outside; `/` truncates toward zero as in Go."""
     count = args[POINTS]
     for p in range(count):
         at = POINTS + 1 + 2 * p
@@ -33,7 +33,7 @@ def score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
         if is_scored(rows, i, wants, s, column):
             asked, cap = requested(rows, i, wants, s, column), rows.cap[i, column]
             points = shaped(args, 100 if asked > cap else asked * 100 // cap)
-            if points > 0:  # a resource that scores nothing is left out of both sums
+            if points > 0:  # a resource with score 0 counts in neither sum
                 total += points * weight
                 weight_sum += weight
     return float((2 * total + weight_sum) // (2 * weight_sum)) if weight_sum > 0 else 0.0

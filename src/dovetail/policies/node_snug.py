@@ -1,10 +1,11 @@
-"""Our own: what is left stays worth most to typical pods: whole cards, parts that fit together, and CPU beside them.
+"""Dovetail's own joint policy: what is left keeps the most value for typical pods.
 
-A node is worth the sum of its cards' values (policies/values.py: what the best mix of typical parts can make of what is
-left), cut where the CPU beside them is short, plus something for idle cards that whole-card pods wait for. A pod goes
-where that sum loses least beyond what it takes; it pays more for kinds of card that others can use only, and for
-opening an idle node. Steps of about 12 milli: of nodes that are as good, the first. Nodes with cards of several kinds
-are judged by the kind of their first card.
+Value comes from whole cards, from parts that fit together, and from the CPU beside them. A node's worth is the sum of
+its cards' values (policies/values.py: what the best mix of typical parts can make of what is left). It is reduced if
+the CPU beside them is short, and increased for idle cards that pods with whole cards need. A pod goes to the node where
+that sum loses least beyond what the pod takes. It pays more for kinds of card that other pods need exclusively, and for
+using an idle node. Scores have steps of about 12 milli; among equal nodes the first wins. A node with several kinds of
+card is scored by the kind of its first card.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from dovetail.policies.rows import ASK_COUNT, CARDS, CPU, KIND, Ints, NodePolicy
 from dovetail.policies.values import CPU_STEP, CPU_STEPS, GPU
 
 OPENING = 2_500  # millionths of a GPU, for each card of an idle node
-STEP = 12_000  # millionths of a GPU that make no difference
-MOST_CPU = 10**9  # milli; more cannot matter, and products stay within 64 bits
+STEP = 12_000  # smaller differences, in millionths of a GPU, do not count
+MOST_CPU = 10**9  # milli; more makes no difference, and products stay within 64 bits
 
 
 def with_cpu(outlook: Ints, kind: int, value: int, cpu: int) -> int:
-    """What the cards are worth with so much CPU beside them."""
+    """The value of the cards with this much CPU beside them."""
     if value <= 0:
         return 0
     step = max(0, min(cpu, MOST_CPU)) * (GPU // CPU_STEP) // value
@@ -29,7 +30,7 @@ def with_cpu(outlook: Ints, kind: int, value: int, cpu: int) -> int:
 
 
 def keep_line(outlook: Ints, kind: int, cpu: int) -> int:
-    """Where stands what idle cards are worth to pods that want whole ones."""
+    """Position of the values of idle cards for pods that want whole ones."""
     step = step_of(outlook, cpu)
     return int(outlook[KEEP_AT] + (kind * (outlook[STEPS] + 1) + step) * (outlook[MOST_CARDS] + 1))
 

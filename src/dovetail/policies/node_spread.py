@@ -1,4 +1,4 @@
-"""Take the least busy node first (HAMi). It follows use, not replicas: see spread-replicas."""
+"""The least busy node first (HAMi). It looks at use, not at replicas: see spread-replicas."""
 
 from __future__ import annotations
 

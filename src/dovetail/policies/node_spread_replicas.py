@@ -1,6 +1,6 @@
-"""Fewest pods of the same owner first, then HAMi's spread.
+"""The node with the fewest pods of the same owner first, then HAMi's spread.
 
-HAMi's spread follows use alone, so a nearly empty node swallows a whole Deployment.
+HAMi's spread looks only at use, so a nearly empty node may get a whole Deployment.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dovetail.policies.hami_score import node_busyness
 from dovetail.policies.rows import OWNER, Ints, NodePolicy, Rows, Wants
 
-BUSIEST = 30.0  # node_busyness is at most this for a node that is not over-allocated
+BUSIEST = 30.0  # the highest node_busyness of a node that is not over-allocated
 
 
 def score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:

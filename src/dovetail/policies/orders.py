@@ -1,6 +1,6 @@
-"""Queue orders: which of the waiting groups is tried first. One row a policy; the engine asks for a key and sorts.
+"""Queue orders: which waiting group is tried first. One row per policy; the engine sorts by its key.
 
-Knows what the engine tells of a job (`JobFacts`), and nothing of nodes.
+An order reads what the engine knows of a job (`JobFacts`), and nothing about nodes.
 """
 
 from __future__ import annotations
@@ -16,31 +16,33 @@ Key = tuple[Any, ...]  # compared as a tuple; the smallest is tried first
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What the engine knows of a job: a gang by its group's name, a pod outside gangs by its own name."""
+    """What the engine knows of a job. The job's name is that of its group, or of a pod outside gangs."""
 
-    arrival: float  # seconds; of the oldest pod that waits
-    priority: int  # the highest among its pods
+    arrival: float  # seconds; of the oldest waiting pod
+    priority: int  # the highest of its pods
     tenant: str
     service: float = 0.0  # GPU-seconds that its pods have had so far (attained service)
     gpus: float = 0.0  # GPUs that its pods hold now
-    stops: int = 0  # times that the scheduler stopped it to give its place away
-    length: float | None = None  # seconds that it is said to take; None = not told
+    stops: int = 0  # how often the scheduler stopped it to use its place for others
+    length: float | None = None  # expected run time in seconds; None = unknown
 
 
 @dataclass(frozen=True, slots=True)
 class QueueOrder:
-    """A row of the table. Groups that are partly started come first in every order (docs/adr/0014), and equal keys are
-    ordered by priority, age and name: an order is total."""
+    """A row of the table. Partly started groups come first in every order (docs/adr/0014).
+
+    Equal keys are ordered by priority, age and name: an order is total.
+    """
 
     name: str
     title: str
     key: Callable[[Group, JobFacts], Key]
-    reads_service: bool = False  # service, gpus and stops are counted only for orders that read them
-    changes: bool = False  # keys of waiting groups may change while they wait: the queue is sorted again at each event
+    reads_service: bool = False  # service, gpus and stops are counted only for such orders
+    changes: bool = False  # keys may change while groups wait: the queue is sorted again at each event
 
 
 def _by_priority(group: Group, facts: JobFacts) -> Key:
-    return ()  # what all orders end with
+    return ()  # all orders end with priority, age and name
 
 
 BY_PRIORITY = QueueOrder("priority", "The highest priority first, then the oldest.", _by_priority)

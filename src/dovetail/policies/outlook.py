@@ -1,13 +1,13 @@
-"""What is expected to come, as tables that joint policies look up: FGD's typical workload in closed form.
+"""The expected workload as tables for joint policies: FGD's typical workload in closed form.
 
 For a node with `c` CPU left, `f` idle cards and `left[g]` milli on card g, a typical pod can use
 
     Σ_g left[g] · share(kind, c, left[g])  +  1000 · f · whole(kind, c, f)
 
-of what is idle there, where `share` counts the typical pods that ask for a part of a card that fits `left[g]`, and
-`whole` those that ask for up to `f` cards for themselves, both with no more CPU than `c` and of a kind they accept.
-The rest is fragments (Weng et al., USENIX ATC 2023; the sums over pods are folded into two tables of counts, so the
-arithmetic is exact). Everything is an integer; divide by `total` pods and a thousand milli for GPUs.
+of what is idle there. `share` counts the typical pods that ask for a part of a card that fits `left[g]`. `whole` counts
+those that ask for up to `f` whole cards. Both count only pods that need at most `c` CPU and accept the kind. The rest
+is fragments (Weng et al., USENIX ATC 2023). The sums over pods are two tables of counts, so the arithmetic is exact.
+All values are integers; divide by `total` pods and 1000 milli to get GPUs.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from dovetail.policies.values import GPU, card_values, cpu_factors, prices
 TOTAL, KINDS, STEPS, LEVELS, MOST_CARDS = range(5)
 STEPS_AT, LEVEL_AT, SHARE_AT, WHOLE_AT, POINTS_AT, VALUE_AT, FACTOR_AT, KEEP_AT, PRICE_AT = range(5, 14)
 HEADER = 16
-KEEP_WHOLE = 0.06  # what an idle card is worth beyond its value to pods that want whole ones
+KEEP_WHOLE = 0.06  # the value of an idle card for pods that want whole ones, beyond its own value
 
 
 def tables(typical: Sequence[TypicalPod], kinds: int, most_cards: int, capacity: Sequence[int] | None = None) -> Ints:
-    """The typical workload laid out for a cluster with so many kinds of card, and up to so many cards on a node.
+    """The tables of a typical workload, for a cluster with `kinds` kinds of card and at most `most_cards` per node.
 
     With the capacity of each kind, in milli, also the tables of policies/values.py.
     """
@@ -61,7 +61,7 @@ def tables(typical: Sequence[TypicalPod], kinds: int, most_cards: int, capacity:
 
 
 def thresholds(total: int) -> Ints:
-    """[p]: the least gain, in milli times the number of pods, that makes p of FGD's ⌊100 · sigmoid(gain)⌋ points."""
+    """[p]: the least gain, in milli times the number of pods, that gives p of FGD's ⌊100 · sigmoid(gain)⌋ points."""
     unit = 1000 * max(1, total)
     found = []
     for p in range(101):
@@ -74,9 +74,9 @@ def thresholds(total: int) -> Ints:
 
 
 def how_many(outlook: Ints, start: int, count: int, amount: int) -> int:
-    """How many of `count` rising numbers from `start` are no more than `amount`.
+    """How many of `count` rising numbers from `start` are at most `amount`.
 
-    Halving without branches: a wrong guess of the processor costs more than a load.
+    Halving without branches: a branch that the processor predicts wrongly costs more than a load.
     """
     at = start
     while count > 0:
@@ -87,17 +87,17 @@ def how_many(outlook: Ints, start: int, count: int, amount: int) -> int:
 
 
 def step_of(outlook: Ints, cpu: int) -> int:
-    """How many of the CPU steps fit into `cpu`."""
+    """The number of CPU steps that are at most `cpu`."""
     return how_many(outlook, outlook[STEPS_AT], outlook[STEPS], cpu)
 
 
 def points_of(outlook: Ints, gain: int) -> int:
-    """FGD's 0 to 100 points."""
+    """FGD's points for a gain, 0 to 100."""
     return max(0, how_many(outlook, outlook[POINTS_AT], int(np.int64(101)), gain) - 1)
 
 
 def share_line(outlook: Ints, kind: int, step: int) -> int:
-    """Where the counts of parts of a card start, for `at_level`."""
+    """Position of the counts of parts of a card, for `usable_part`."""
     return int(outlook[SHARE_AT] + (kind * (outlook[STEPS] + 1) + step) * (outlook[LEVELS] + 1))
 
 
@@ -106,12 +106,12 @@ def whole_line(outlook: Ints, kind: int, step: int) -> int:
 
 
 def usable_part(outlook: Ints, line: int, left: int) -> int:
-    """Of one card with `left` milli, times the number of pods."""
+    """What typical pods can use of a card with `left` milli, times the number of pods."""
     return int(left * outlook[line + outlook[outlook[LEVEL_AT] + left]])
 
 
 def usable_whole(outlook: Ints, line: int, idle: int) -> int:
-    """Of so many idle cards, times the number of pods."""
+    """What typical pods can use of `idle` idle cards, times the number of pods."""
     return int(WHOLE * idle * outlook[line + idle])
 
 

@@ -1,6 +1,6 @@
-"""Rounds: who may run until the next round. A policy sees all jobs and the cluster's size, and names those that may.
+"""Rounds: which jobs may run until the next round. A policy reads all jobs and the cluster's size, and names the jobs.
 
-Gavel, Pollux and other round-based schedulers of the literature are of this shape.
+Gavel, Pollux and other round-based schedulers in the literature have this form.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dovetail.policies.orders import JobFacts
 
 @dataclass(frozen=True, slots=True)
 class JobStanding:
-    """A job as a round sees it."""
+    """A job in a round."""
 
     job: str  # the group's name
     asks: float  # GPUs that all its pods ask for, or hold
@@ -23,8 +23,10 @@ class JobStanding:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A row of the table. `entitle` returns the names of the jobs that may run until the next round, the one to be
-    placed first at the front. The engine stops jobs that run without being named, and places none of the others."""
+    """A row of the table. `entitle` returns the jobs that may run until the next round, first choice first.
+
+    The engine stops running jobs that are not named, and places no other jobs.
+    """
 
     name: str
     title: str

@@ -1,7 +1,7 @@
 """What a policy may read: the ledger's rows and the interned requests, as named tuples of integer arrays.
 
 Policies are plain Python that numba can compile, so everything here is an array or a scalar. A row is a node, a column
-a card; `wants` holds one line per distinct request ("shape"), `ask` one line per container and vendor.
+is a card. `wants` has one line per distinct request ("shape"), `ask` one line per container and vendor.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ SLOTS, CARD_MEMORY, COMPUTE = 0, 1, 2
 IN_USE = 3
 SUMS = 6
 
-# Last axis of `gate`: what the emptiest cards have left, and the kinds of card as in `fact`. A node without cards has
-# nothing to refuse with. Few words, so that thousands of rows are looked at in the nearest cache.
+# Last axis of `gate`: the largest free amounts of the node's cards, and the kinds of card as in `fact`. A node without
+# cards refuses nothing here. The lines are short, so that thousands of rows fit into the fastest cache.
 MOST_MEMORY_FREE, MOST_COMPUTE_FREE, KINDS_THERE = 0, 1, 2
 GATES = 4
 NO_GATE, NO_CARDS = 2**62, -1  # no limit; no kinds
@@ -37,10 +37,10 @@ UNHEALTHY, CORDONED, QUARANTINED, MIG_CARD = 1, 2, 4, 8
 
 # Last axis of `free`.
 FREE_COMPUTE, FREE_MEMORY = 0, 1
-UNUSABLE = -1  # less than anybody asks for
+UNUSABLE = -1  # less than any request
 
-# Last axis of `fact`. KIND_BITS has a bit for each kind of card the node has; kinds beyond the 62nd share the last.
-# HARDWARE is the same for nodes that differ in nothing but names: idle ones are worth the same to a joint policy.
+# Last axis of `fact`. KIND_BITS has a bit for each kind of card of the node; kinds beyond the 62nd share the last bit.
+# HARDWARE is equal for nodes that differ only in names: idle ones have the same score in a joint policy.
 CARDS, NODE_FLAGS, KIND_BITS, HARDWARE = 0, 1, 2, 3
 FACTS = 4
 LAST_KIND_BIT = 62
@@ -70,7 +70,7 @@ NO_PERCENT = -1
 USE_FROM, USE_TO, NOUSE_FROM, NOUSE_TO, NUMA_BIND, ACCEPTED_BITS = range(6)
 RULE_FIELDS = 6
 
-# First element of a node policy's `args`: the pod's own draw, for policies that roll dice. Arguments follow.
+# First element of a node policy's `args`: the pod's draw, for policies with random numbers. Arguments follow.
 DRAW = 0
 
 
@@ -79,22 +79,22 @@ class Rows(NamedTuple):
 
     cap: Ints  # [node, resource]
     used: Ints  # [node, resource]
-    scored: Ints  # [node, 2]: cpu and memory in use with Kubernetes' defaults for containers that ask for nothing
+    scored: Ints  # [node, 2]: cpu and memory in use, with Kubernetes' defaults for containers without a request
     card: Ints  # [node, card, CARD_FIELDS]
     held: Ints  # [node, card, 3]: slots, memory, compute in use
     sums: Ints  # [node, SUMS]: over its cards, capacity and use
     gate: Ints  # [node, GATES]: refuses most requests without a look at any card
-    free: Ints  # [node, card, 2]: compute and memory left; UNUSABLE where the card takes nobody
+    free: Ints  # [node, card, 2]: compute and memory left; UNUSABLE if the card takes no pod
     left: Ints  # [node, card]: the smaller of the two, in milli of the card
     hosts: Ints  # [node, SIZES]: pods there, by size
     fact: Ints  # [node, FACTS]
     rank: Ints  # [node]: place in the order of names
     link: Ints  # [node, card, card]: pair score, of the first cards only; `link_between` (cards.py) reads it
     peers: Ints  # [owner, node]: pods of that owner there
-    enforced: Ints  # [resource]: 0 where the cards decide, not the count
-    signal: Ints  # [node, SIGNALS]; only for policies that say `reads_signals`
-    card_signal: Ints  # [node, card, CARD_SIGNALS]; likewise
-    outlook: Ints  # what is expected to come, as tables (policies/outlook.py); only for policies that ask for it
+    enforced: Ints  # [resource]: 0 if the cards decide, not the count
+    signal: Ints  # [node, SIGNALS]; only for policies with `reads_signals`
+    card_signal: Ints  # [node, card, CARD_SIGNALS]; the same
+    outlook: Ints  # the expected workload, as tables (policies/outlook.py); only for joint policies
 
 
 class Wants(NamedTuple):
@@ -105,12 +105,12 @@ class Wants(NamedTuple):
     shape: Ints  # [shape, SHAPE_FIELDS]
     ask: Ints  # [ask, ASK_FIELDS]
     rule: Ints  # [rule, RULE_FIELDS]
-    kind_ok: Bytes  # [rule, kind of card]: 1 where type and mode are accepted
+    kind_ok: Bytes  # [rule, kind of card]: 1 if type and mode are accepted
     uuids: Ints  # flat lists of UUID ids
 
 
 class Card(NamedTuple):
-    """One card and one ask for it, as a device policy sees them."""
+    """One card and one ask for it, the input of a device policy."""
 
     ordinal: int  # the card's index on its node
     numa: int
@@ -126,7 +126,7 @@ class Card(NamedTuple):
     weight_compute: int
     weight_memory: int
     draw: int
-    load: int = NOT_MEASURED  # in per mille; never measured unless the policy says `reads_signals`
+    load: int = NOT_MEASURED  # in per mille; NOT_MEASURED unless the policy has `reads_signals`
     memory_load: int = NOT_MEASURED
 
 
@@ -140,17 +140,17 @@ ColumnOf = Callable[[str], int]  # resource name -> column
 
 
 def no_arguments(arguments: Mapping[str, Any], column: ColumnOf) -> list[int]:
-    for name in sorted(arguments):  # the path to the arguments is put before this
+    for name in sorted(arguments):  # the caller puts the path to the arguments before this text
         raise ValueError(f"{name}: no such argument; the policy takes none")
     return []
 
 
 @dataclass(frozen=True, slots=True)
 class NodePolicy:
-    """Which node. `score` is in the policy's own unit and compared only within one profile.
+    """Ranks nodes. `score` is in the policy's unit and compared only within one profile.
 
-    A joint policy has an `offer` instead: one call that chooses the cards and says what the node is worth with them.
-    What it makes of a node whatever is asked for is its `worth`, kept until the node moves.
+    A joint policy has an `offer` instead: one call that chooses the cards and scores the node with them. `worth` is the
+    part of the score that does not depend on the request; it is kept until the node changes.
     """
 
     name: str
@@ -159,26 +159,26 @@ class NodePolicy:
     offer: Offer | None = None
     worth: Worth | None = None
     reads_values: bool = False  # reads the tables of policies/values.py
-    reads_signals: bool = False  # reads `signal` or `card_signal`: scores are made again when a node is measured
+    reads_signals: bool = False  # reads `signal` or `card_signal`: a measurement makes new scores
     lowest_wins: bool = False
-    sees_request: bool = True  # reads `wants`; where not, all requests share one set of scores
+    sees_request: bool = True  # reads `wants`; if not, all requests share one set of scores
     counts_owner: bool = False  # reads `peers`
-    draws: bool = False  # reads args[DRAW]: scores differ from pod to pod and are not kept
-    in_points: bool = False  # scores are whole points of kube-scheduler's plugins: added to preferences as they are
+    draws: bool = False  # reads args[DRAW]: scores differ by pod and are not kept
+    in_points: bool = False  # scores are points of kube-scheduler's plugins: added to preferences unchanged
     arguments: Callable[[Mapping[str, Any], ColumnOf], list[int]] = field(default=no_arguments)
 
 
 @dataclass(frozen=True, slots=True)
 class DevicePolicy:
-    """Which cards of that node. The highest key is taken first; None is not a key but a filter or a chooser."""
+    """Ranks the cards of a node. The highest key is taken first; without a key it is a filter or a chooser."""
 
     name: str
     sentence: str
     key: CardKey | None = None
-    alone_key: CardKey | None = None  # used where the policy is not part of a chain and has no key of its own there
+    alone_key: CardKey | None = None  # used if the policy is not part of a chain and has no `key`
     idle_only: bool = False
-    draws: bool = False  # reads the pod's draw: the choice differs from pod to pod
+    draws: bool = False  # reads the pod's draw: the choice differs by pod
     reads_signals: bool = False  # reads `load` or `memory_load` of the card
-    lowest_numa_first: bool = False  # with numa-bind, where the policy stands alone
-    is_chain: bool = False  # HAMi sorts it by the rules of a chain even when it stands alone
-    choose: SetChooser | None = None  # picks the set among all cards that fit
+    lowest_numa_first: bool = False  # with numa-bind, if the policy is not part of a chain
+    is_chain: bool = False  # HAMi sorts it by the rules of a chain even if it is alone
+    choose: SetChooser | None = None  # chooses the set among all cards that fit

@@ -1,4 +1,4 @@
-"""The table of policies. A new one is a file, its test and a row here."""
+"""The table of policies. A new policy is a file, its test and a row here."""
 
 from __future__ import annotations
 

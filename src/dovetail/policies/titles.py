@@ -1,4 +1,4 @@
-"""Profiles in the words of users: `binpack × spread`, or the name of a joint policy."""
+"""Names of profiles for display: `binpack × spread`, or the name of a joint policy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dovetail.policies.table import NODE_POLICIES
 
 
 def is_joint(profile: Profile) -> bool:
-    """True where the node policy chooses the GPUs, too."""
+    """Whether the node policy also chooses the GPUs."""
     return NODE_POLICIES[profile.node].offer is not None
 
 
@@ -17,5 +17,5 @@ def gpu_policy(profile: Profile) -> str:
 
 
 def policy_title(profile: Profile) -> str:
-    """`binpack × spread`; a joint policy stands alone."""
+    """`binpack × spread`; for a joint policy only its name."""
     return profile.node if is_joint(profile) else f"{profile.node} × {gpu_policy(profile)}"

@@ -1,4 +1,4 @@
-"""The requests that make up most of a workload: what joint policies prepare for."""
+"""The most frequent requests of a workload: joint policies prepare for them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ Key = TypeVar("Key", bound=tuple[Any, ...])
 
 
 class TypicalPod(NamedTuple):
-    """A request and how often it comes."""
+    """A request and its frequency."""
 
     times: int
     cpu: int
     cards: int
-    parts: tuple[tuple[int, int], ...]  # (kind of card it accepts, milli it takes of each there)
+    parts: tuple[tuple[int, int], ...]  # (kind of card that it accepts, milli that it takes of each card of that kind)
 
 
 def most_frequent(counted: Iterable[tuple[Key, int]], part: float = 0.95) -> list[tuple[Key, int]]:
-    """From the top until they make up this part of all; of equally frequent ones those with the larger key."""
+    """The most frequent keys, until they make up `part` of all; among equals those with the larger key."""
     ranked = sorted(counted, key=lambda item: (item[1], item[0]), reverse=True)
     total, so_far, kept = sum(times for _, times in ranked), 0, []
     for key, times in ranked:

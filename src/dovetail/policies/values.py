@@ -1,13 +1,13 @@
-"""What typical pods make the idle parts of a cluster worth: the tables of `snug`.
+"""The value of idle parts of a cluster for typical pods: the tables of `snug`.
 
 All values are in millionths of a GPU. Three questions, each answered by a table:
 
-* What is a card with so much left worth? As much as the best mix of typical parts of a card can make of it: the dual of
-  the cutting-stock problem "cut cards into the parts that are asked for", smoothed by an entropy term so that patterns
-  that are nearly as good count nearly as much. A remainder that nobody asks for is worth little, however large.
-* What part of that can be used with so much CPU per GPU? Pods that need more CPU than is left beside the GPU lose the
-  missing share of it.
-* What do cards of this kind cost others? The more of the demand accepts no other kinds, the more.
+* What is the value of a card with this much left? The best mix of typical parts decides. It is the dual of the
+  cutting-stock problem "cut cards into the parts that are asked for". An entropy term smooths it, so that patterns that
+  are nearly as good count nearly as much. A remainder that no pod asks for has little value, however large it is.
+* What part of that value can be used with this much CPU per GPU? Pods that need more CPU than is left beside the GPU
+  lose the missing share of it.
+* What do cards of this kind cost other pods? The more of the demand accepts no other kind, the more.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ SETTLED = 1e-7
 SPEED = 0.7
 CPU_STEP = 100  # milli CPU per GPU
 CPU_STEPS = 513
-ONE = 1 << 16  # the part that can be used, in fixed point
-CPU_WEIGHT = 0.25  # how much of a pod's GPU is lost where its CPU is missing
+ONE = 1 << 16  # the usable part, in fixed point
+CPU_WEIGHT = 0.25  # how much of a pod's GPU is lost if its CPU is missing
 PRICE, MOST_PRESSURE, PRICE_POWER = 0.2, 1.5, 3
 
 
 def card_values(typical: Sequence[TypicalPod], kinds: int) -> Ints:
-    """[kind, milli left]: what a card is worth. A pod counts on kinds that it does not accept, too."""
+    """[kind, milli left]: the value of a card. A pod counts also on kinds that it does not accept."""
     lines = []
     for kind in range(kinds):
         demand: dict[int, float] = {}
@@ -50,10 +50,10 @@ def card_values(typical: Sequence[TypicalPod], kinds: int) -> Ints:
 
 @lru_cache(maxsize=128)  # 8 kB each
 def _worth_of(demand: tuple[tuple[int, float], ...]) -> Ints:
-    """[milli left]: what a card is worth where parts of these hundredths are asked for so many times.
+    """[milli left]: the value of a card if parts of these sizes, in hundredths, are asked for so many times.
 
-    Remembered, as it takes 10 to 100 ms, and the tables are made again whenever a node or its cards change: a live
-    scheduler with a joint policy stood still for seconds while nodes joined.
+    Cached: it takes 10 to 100 ms, and the tables are made again whenever a node or its cards change. Without the cache,
+    a live scheduler with a joint policy stopped for seconds while nodes joined.
     """
     values = _cut([size for size, _ in demand], [times for _, times in demand])
     worth = np.array([round(GPU * values[left * CUTS // WHOLE]) for left in range(WHOLE + 1)])
@@ -62,12 +62,15 @@ def _worth_of(demand: tuple[tuple[int, float], ...]) -> Ints:
 
 
 def _cut(sizes: Sequence[int], times: Sequence[float]) -> Sequence[float]:
-    """[hundredths left]: its worth, 0 to 1. Prices of the sizes are raised and lowered until what would be cut meets
-    the demand: of a pattern, exp((sum of its prices − 1) / smoothness) are cut."""
+    """[hundredths left]: the value, 0 to 1.
+
+    The prices of the sizes are changed until the number of cut parts meets the demand. A pattern is cut exp((sum of its
+    prices − 1) / smoothness) times.
+    """
     if not sizes:
         return [left / CUTS for left in range(CUTS + 1)]
     size = np.array(sizes)
-    demand = np.array(times) * CUTS / float(np.dot(size, times))  # of one card's worth of demand
+    demand = np.array(times) * CUTS / float(np.dot(size, times))  # for one card's worth of demand
     which = np.repeat(np.arange(len(size)), CUTS // size)  # pairs: the k-th piece of a size on a card
     piece = np.concatenate([np.arange(1, CUTS // one + 1) for one in sizes])
     rest = CUTS - piece * size[which]
@@ -92,10 +95,10 @@ def _cut(sizes: Sequence[int], times: Sequence[float]) -> Sequence[float]:
 def _patterns(
     sizes: Sequence[int], weight: np.ndarray[tuple[int], np.dtype[np.float64]]
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """[hundredths]: the weights of all ways to fill exactly so much.
+    """[hundredths]: the weights of all ways to fill exactly this much.
 
-    A list: the steps depend on each other, and slices of an array take up to four times as long. Who asks for `snug`
-    keeps the live scheduler from everything else meanwhile.
+    A list, not an array: the steps depend on each other, and array slices take up to four times as long. The live
+    scheduler does nothing else while this runs for `snug`.
     """
     ways = [1.0] + [0.0] * CUTS
     for size, factor in zip(sizes, weight.tolist(), strict=True):
@@ -122,7 +125,7 @@ def cpu_factors(typical: Sequence[TypicalPod], kinds: int) -> Ints:
 
 
 def prices(typical: Sequence[TypicalPod], capacity: Sequence[int]) -> Ints:
-    """[kind]: in thousandths of what is taken. `capacity` is in milli of GPU."""
+    """[kind]: the price in thousandths of what a pod takes. `capacity` is in milli of GPU."""
     everything, there = sum(capacity), {kind for kind, milli in enumerate(capacity) if milli}
     pressure = np.zeros(len(capacity))
     demand = sum(pod.times * pod.cards * max(milli for _, milli in pod.parts) for pod in typical if pod.parts)

@@ -1,6 +1,6 @@
-"""Who yields: which running pods may lose their place to a waiting group, and which of them first.
+"""Yielding: which running pods may lose their place to a waiting group, and in which order.
 
-A policy names a cost for each candidate. The engine finds the place, and takes no more pods than the place needs.
+A policy gives each candidate a cost. The engine finds the place, and stops no more pods than the place needs.
 """
 
 from __future__ import annotations
@@ -31,4 +31,4 @@ class Yielding:
     name: str
     title: str
     cost: Callable[[Candidate, Group, JobFacts], Cost | None]
-    reason: str = "yields to a group that outranks it"  # what people read of a pod that is stopped
+    reason: str = "yields to a group that outranks it"  # shown to users for a stopped pod

@@ -1,1 +1,1 @@
-"""What would happen to these objects: plans, explanations and suggestions as values."""
+"""What would happen to given objects: plans, explanations and suggestions as values."""

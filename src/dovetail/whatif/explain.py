@@ -1,4 +1,4 @@
-"""Why one pod lands where it does, or why it waits and what would help: asked of the engine, in the whole situation."""
+"""Why one pod gets its node, or why it waits and what would help: the engine's answer for the whole situation."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Means = Callable[[Pod], bool]
 
 @dataclass(frozen=True, slots=True)
 class ExplainedPod:
-    """`running` is set, and nothing else known, where the pod has its node already."""
+    """The explanation of one pod. If the pod runs already, only `pod`, `node` and `running` are set."""
 
     pod: Pod
-    node: Node | None  # where it lands or runs
+    node: Node | None  # the node that it gets, or runs on
     decision: Decision | None = None
     explanation: Explanation | None = None
-    suggestions: tuple[Suggestion, ...] = ()  # those that cost the user least first
+    suggestions: tuple[Suggestion, ...] = ()  # cheapest for the user first
     running: RunningPod | None = None
     why: str = ""  # what is wrong with the pod or its group
 
@@ -38,10 +38,10 @@ class ExplainedPod:
 def explain(
     situation: Situation, options: EngineOptions, means: Means, check: Callable[[list[Pod]], None] = lambda pods: None
 ) -> tuple[ExplainedPod | None, tuple[Warn, ...]]:
-    """The first pod that is meant, a pending one before a placed one; None = there is none.
+    """The first pod for which `means` is true, pending pods before placed ones; None = there is none.
 
-    Plans everything once; a placed pod is asked about again just before it was placed. `check` is given all pods that
-    are meant and may raise.
+    Plans everything once. For a placed pod, the situation just before its placement is built again. `check` gets all
+    pods for which `means` is true, and may raise.
     """
     scheduler, warnings = start(situation, options)
     decisions = iter(decide(scheduler, situation.groups))
@@ -61,7 +61,7 @@ def explain(
 def _not_to_be_placed(
     situation: Situation, running: list[RunningPod], nodes: dict[str, Node], means: Means
 ) -> ExplainedPod | None:
-    """It runs already, or names a node that is not there."""
+    """The answer for a pod that runs already, or that names a node which does not exist."""
     if running:
         return ExplainedPod(running[0].pod, nodes.get(running[0].node), running=running[0])
     stray = next((held for held in situation.strays if means(held.pod)), None)
@@ -73,7 +73,7 @@ def _not_to_be_placed(
 
 
 def _pending(scheduler: Scheduler, group: Group, pod: Pod, decision: Decision) -> ExplainedPod:
-    """Against the ledger with everything else placed. Where no node can help, the nodes are not asked."""
+    """Explain with everything else placed. Nodes are not checked if no node can help."""
     if pod.refusal is not None:
         return ExplainedPod(pod, None, decision, why=pod.refusal.message)
     if decision.reason == Reason.GROUP_INCOMPLETE:
@@ -95,7 +95,7 @@ def _pending(scheduler: Scheduler, group: Group, pod: Pod, decision: Decision) -
 def _placed(
     situation: Situation, options: EngineOptions, nodes: dict[str, Node], found: tuple[Group, Pod, Decision]
 ) -> ExplainedPod:
-    """Replays up to the moment before: the groups before its own, then the members before itself."""
+    """Explain a placed pod: place again the groups before its own, and the members before it."""
     group, pod, decision = found
     scheduler, _ = start(situation, options)
     earlier = situation.groups[: situation.groups.index(group)]

@@ -1,4 +1,4 @@
-"""Where everything that waits would land, and what each pod that stays pending lacks. Nothing is changed anywhere."""
+"""Where all waiting pods would go, and what each pending pod lacks. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from dovetail.whatif.situation import EngineOptions, Situation, start
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What a pending pod lacks once all the others were placed; of a gang, what its next member does."""
+    """What a pending pod lacks after all others were placed; for a gang, what its next member lacks."""
 
     verdicts: tuple[Verdict, ...] = ()
-    gathering: Gathering | None = None  # of a gang that was not placed
-    quota: str = ""  # which quota would be exceeded, and by how much; or which claim no node can serve
+    gathering: Gathering | None = None  # for a gang that was not placed
+    quota: str = ""  # the quota that would be exceeded, and by how much; or the claim that no node can serve
     only_quota: bool = False  # without the quota on devices some node would take the pod
-    cause: Reason = Reason.NO_NODES  # why it waits, as far as no node is to blame; NO_NODES: ask the nodes
+    cause: Reason = Reason.NO_NODES  # why it waits, apart from nodes; NO_NODES: ask the nodes
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedPod:
-    """What became of one pod."""
+    """The result for one pod."""
 
     pod: Pod
-    group: Group  # those of its group that wait; the others count as running
+    group: Group  # its waiting members; the others count as running
     decision: Decision
     lack: Lack = field(default_factory=Lack)
 
@@ -47,7 +47,7 @@ class PlannedPod:
 
     @property
     def reason(self) -> Reason:
-        """What blocks at the nearest miss, or what no node can cure."""
+        """The reason of the nearest miss, or a reason that no node can change."""
         if self.pod.refusal is not None:
             return self.pod.refusal.reason
         if self.lack.only_quota:
@@ -62,7 +62,7 @@ class Plan:
     outcomes: tuple[PlannedPod, ...]  # in the order of placing
     before: tuple[NodeUse, ...]
     after: tuple[NodeUse, ...]
-    warnings: tuple[Warn, ...] = ()  # what the engine found odd about running pods
+    warnings: tuple[Warn, ...] = ()  # what the engine found wrong with running pods
 
     @property
     def placed(self) -> list[PlannedPod]:
@@ -78,7 +78,7 @@ class Plan:
 
 
 def plan(situation: Situation, options: EngineOptions) -> Plan:
-    """Places everything, in the order of the groups, and says what every pending pod lacks in the end."""
+    """Place everything, in the order of the groups, and find what every pending pod lacks at the end."""
     scheduler, warnings = start(situation, options)
     before = usage(scheduler)
     decisions = iter(decide(scheduler, situation.groups))
@@ -90,7 +90,7 @@ def plan(situation: Situation, options: EngineOptions) -> Plan:
 
 
 def why_pending(outcome: PlannedPod) -> str:
-    """One sentence: what is wrong with the pod, or what the nodes lack, counted."""
+    """One sentence: what is wrong with the pod, or what the nodes lack, with counts."""
     reason, pod = outcome.decision.reason, outcome.pod
     if pod.refusal is not None:
         return pod.refusal.message
@@ -108,7 +108,7 @@ def why_pending(outcome: PlannedPod) -> str:
 
 
 def _with_lacks(scheduler: Scheduler, outcomes: Sequence[PlannedPod]) -> list[PlannedPod]:
-    known: dict[object, Lack] = {}  # replicas lack the same things: asked once
+    known: dict[object, Lack] = {}  # replicas lack the same things: computed once
     found = []
     for outcome in outcomes:
         pod, group, decision = outcome.pod, outcome.group, outcome.decision
@@ -124,7 +124,7 @@ def _with_lacks(scheduler: Scheduler, outcomes: Sequence[PlannedPod]) -> list[Pl
 
 
 def _lack(scheduler: Scheduler, pod: Pod, reason: Reason, gathering: Gathering | None = None) -> Lack:
-    """`reason`: why it waits, as far as no node is to blame."""
+    """What a pod lacks. `reason`: why it waits, apart from nodes."""
     which = refused_by(scheduler, pod, reason)
     quota = only_device_quota(scheduler, pod) if not which and asks_nodes(reason) else ""
     return Lack(verdicts(scheduler, pod), gathering, which or quota, bool(quota), reason)
@@ -139,7 +139,7 @@ def _gang_lack(scheduler: Scheduler, group: Group) -> Lack:
 
 
 def _shape(pod: Pod, reason: Reason) -> object:
-    """Pods of the same shape lack the same."""
+    """A key: pods with equal keys lack the same things."""
     resources, quota = tuple(sorted(pod.resources.items())), tuple(sorted(pod.quota_use.items()))
     scored = (pod.scored_cpu_milli, pod.scored_memory)
     rules = (pod.containers, pod.device_rules, pod.node_rules, pod.profile)

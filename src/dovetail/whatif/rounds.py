@@ -1,7 +1,8 @@
-"""Everything that waits, decided until nothing more can be placed.
+"""Decide all waiting groups until nothing more can be placed.
 
-A pod that must be near another one may come first and find no place; once that other one is placed, it is tried again.
-The live scheduler does so when pods arrive (engine/wake.py); a plan, in which all arrive at once, by rounds.
+A pod that must be near another pod may come first and find no place. It is tried again after the other pod is placed.
+The live scheduler does this when pods arrive (engine/wake.py). In a plan all pods arrive together, so it is done in
+rounds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dovetail.model.relations import ALONE
 
 
 def decide(scheduler: Scheduler, groups: Sequence[Group]) -> list[Decision]:
-    """One decision per pod, in the order of the groups; of a pod that is not placed, its first."""
+    """One decision per pod, in the order of the groups; for a pod that is not placed, its first decision."""
     decisions = list(scheduler.place(groups))
     pods = [(group, pod) for group in groups for pod in group.pods]
     position = {pod.uid: number for number, (_, pod) in enumerate(pods)}

@@ -1,4 +1,4 @@
-"""A cluster and what waits for it, as values, wherever they come from: files, a watch, a snapshot."""
+"""A cluster and its waiting pods as values, read from files, a watch or a snapshot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dovetail.model.relations import Selector
 from dovetail.model.volumes import VolumeFact
 from dovetail.policies.titles import is_joint
 
-NOW = 0.0  # a question has no time: everything happens at once
+NOW = 0.0  # a plan has no time: everything happens at once
 
 
 class Selecting(NamedTuple):
@@ -37,13 +37,13 @@ class Selecting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """Every order is total, whatever the order was in which the objects were read."""
+    """All objects. Every order is total, whatever the order in which the objects were read."""
 
     nodes: tuple[Node, ...] = ()  # by name
     running: tuple[RunningPod, ...] = ()  # by node, namespace, name
-    strays: tuple[RunningPod, ...] = ()  # pods whose node is not known, likewise: they count in quotas and gangs
-    nominated: tuple[tuple[Pod, str], ...] = ()  # pods of the groups, and the node that is being cleared for each
-    groups: tuple[Group, ...] = ()  # in the order in which they are served
+    strays: tuple[RunningPod, ...] = ()  # pods of unknown nodes, in the same order: they count in quotas and gangs
+    nominated: tuple[tuple[Pod, str], ...] = ()  # pods of the groups, and the node to which each is nominated
+    groups: tuple[Group, ...] = ()  # in the order in which they are placed
     quotas: tuple[Quota, ...] = ()  # by namespace, name
     volumes: tuple[VolumeFact, ...] = ()  # by kind, namespace, name
     namespaces: tuple[tuple[str, Mapping[str, str]], ...] = ()  # (name, labels), by name
@@ -52,18 +52,18 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """How the engine is run."""
+    """Settings of the engine."""
 
     arguments: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # policy name -> its arguments
     mode: str = "auto"
-    device_resources: tuple[str, ...] = ()  # counted by cards, not by what the node says is allocatable
+    device_resources: tuple[str, ...] = ()  # counted by cards, not by the node's allocatable amount
     cache: bool = False  # compiled kernels may be kept on disk
 
 
 def start(situation: Situation, options: EngineOptions) -> tuple[Scheduler, tuple[Warn, ...]]:
-    """A scheduler that knows the nodes and the running pods, and what it found odd about them.
+    """A scheduler with the nodes and the running pods, and its warnings about them.
 
-    Raises ValueError where an argument of a policy is wrong.
+    Raises ValueError if an argument of a policy is wrong.
     """
     scheduler = Scheduler(options.arguments, situation.quotas, options.mode, options.device_resources, options.cache)
     effects: list[Effect] = []
@@ -77,7 +77,7 @@ def start(situation: Situation, options: EngineOptions) -> tuple[Scheduler, tupl
     for running in situation.running:
         effects += scheduler.handle(PodObserved(NOW, running))
     for stray in situation.strays:
-        scheduler.handle(PodObserved(NOW, stray))  # what is odd about it concerns a node that is not known
+        scheduler.handle(PodObserved(NOW, stray))  # warnings about it concern a node that is not known
     for pod, promised in situation.nominated:
         scheduler.handle(PodNominated(NOW, pod, promised))
     _tell(scheduler, situation)
@@ -85,13 +85,13 @@ def start(situation: Situation, options: EngineOptions) -> tuple[Scheduler, tupl
 
 
 def _warning(effect: Effect) -> Warn:
-    """No group has arrived yet, so that nothing but warnings can come of a cluster's state."""
+    """The effect as a warning. No group has arrived yet, so a cluster's state can only give warnings."""
     assert isinstance(effect, Warn), f"{type(effect).__name__} before any pod arrived"
     return effect
 
 
 def _tell(scheduler: Scheduler, situation: Situation) -> None:
-    """Joint policies prepare for what is asked for here: everything that runs or is to be placed."""
+    """Give joint policies their workload: everything that runs or is to be placed."""
     pending = [pod for group in situation.groups for pod in group.pods]
     if any(is_joint(pod.profile) for pod in pending):
         there = [running.pod for running in situation.running]

@@ -1,1 +1,4 @@
-"""Choosing a node and its devices: functions over arrays, interpreted or compiled. Knows policies and the model."""
+"""The kernel: functions over arrays that choose a node and its devices, interpreted or compiled.
+
+It imports only policies and the model.
+"""

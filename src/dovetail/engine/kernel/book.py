@@ -1,6 +1,6 @@
-"""Who holds what: pods, their entries, and the one function that adds them to a node's row or takes them off.
+"""What each pod holds: pods, their entries, and the one function that adds them to a row or removes them.
 
-While a transaction is open every change first copies the old row into the journal; `roll_back` puts the rows back.
+While a transaction is open, every change first copies the old row into the journal; `roll_back` copies the rows back.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ _OUT_OF_USE = UNHEALTHY | CORDONED | QUARANTINED | MIG_CARD
 
 
 def touch(state: State, i: int) -> None:
-    """Row i moved: every kept score of it is stale, and it becomes the newest of the chain."""
+    """Mark row i as changed: all its kept scores are stale, and it becomes the newest row of the chain."""
     make_newest(state.vectors.stamp, state.vectors.older, state.vectors.newer, state.heads, i)
 
 
 def touch_measured(state: State, i: int) -> None:
-    """The measured load of row i changed: the scores of those that read it are stale."""
+    """Mark the measured load of row i as changed: scores of policies that read it are stale."""
     vectors = state.vectors
     make_newest(vectors.measured, vectors.measured_older, vectors.measured_newer, state.heads, i)
 
@@ -94,7 +94,7 @@ def make_newest(stamp: Ints, older: Ints, newer: Ints, heads: Ints, i: int) -> N
 
 
 def new_pod(state: State, i: int, s: int, owner: int, status: int) -> int:
-    """A free slot for a pod without entries. The ledger has made sure that there is one."""
+    """Take a free slot for a pod without entries. The ledger has made sure that there is one."""
     slot = state.heads[FREE_POD]
     pod = state.book.pod
     state.heads[FREE_POD] = pod[slot, POD_ENTRY]
@@ -107,7 +107,7 @@ def new_pod(state: State, i: int, s: int, owner: int, status: int) -> int:
 def add_entry(
     state: State, slot: int, last: Int, container: int, kind: int, card: int, memory: int, compute: int
 ) -> int:
-    """Chain one more card to a pod, behind entry `last`; returns the new entry."""
+    """Add one card to a pod, behind entry `last`; returns the new entry."""
     entry, pod = state.book.entry, state.book.pod
     new = state.heads[FREE_ENTRY]
     state.heads[FREE_ENTRY] = entry[new, ENTRY_NEXT]
@@ -122,7 +122,7 @@ def add_entry(
 
 
 def free_pod(state: State, slot: int) -> None:
-    """Give the slot and its entries back to the free lists."""
+    """Return the slot and its entries to the free lists."""
     pod, entry, heads = state.book.pod, state.book.entry, state.heads
     at = pod[slot, POD_ENTRY]
     while at != NONE:
@@ -138,9 +138,9 @@ def free_pod(state: State, slot: int) -> None:
 
 
 def peak_use(state: State, slot: int, work: Scratch) -> None:
-    """Per card what the pod holds at its worst moment, in work.peak; cards it does not touch are left as they are.
+    """Write the most that the pod holds of each card at one time to work.peak; other cards are not changed.
 
-    Init containers give back, the rest adds up, in the order of the containers: max(init + sidecars so far, sum).
+    Init containers release what they held, the others add up, in container order: max(init + sidecars so far, sum).
     """
     entry = state.book.entry
     at = state.book.pod[slot, POD_ENTRY]
@@ -167,8 +167,10 @@ def peak_use(state: State, slot: int, work: Scratch) -> None:
 
 
 def note_card(rows: Rows, i: int, d: int) -> None:
-    """What a newcomer may ask of one card. Nobody gets a card whose compute is all given away, and nobody gets all of
-    the compute of a card that has a tenant (HAMi's rules 12 and 13)."""
+    """Write what a new pod may ask of one card.
+
+    A card without free compute takes no pod, and a card in use never gives all of its compute (HAMi's rules 12 and 13).
+    """
     card, held = rows.card, rows.held
     total, compute = card[i, d, COMPUTE], card[i, d, COMPUTE] - held[i, d, COMPUTE]
     memory = card[i, d, CARD_MEMORY] - held[i, d, CARD_MEMORY]
@@ -186,14 +188,14 @@ def note_card(rows: Rows, i: int, d: int) -> None:
 
 
 def note_most_free(rows: Rows, i: int) -> None:
-    """What the emptiest cards have left: enough to refuse most requests without looking at any card."""
+    """Write the largest free amounts of the row's cards: enough to refuse most requests without a look at any card."""
     memory, compute = 0, 0
     for d in range(rows.fact[i, CARDS]):
         memory = max(memory, rows.free[i, d, FREE_MEMORY])
         compute = max(compute, rows.free[i, d, FREE_COMPUTE])
     gate = rows.gate
     if rows.fact[i, CARDS] > 0:
-        stock = rows.fact[i, NODE_FLAGS] & STOCK  # gives whole cards, whatever their memory is
+        stock = rows.fact[i, NODE_FLAGS] & STOCK  # gives whole cards, whatever memory they have
         gate[i, MOST_MEMORY_FREE], gate[i, MOST_COMPUTE_FREE] = NO_GATE if stock else memory, compute
         gate[i, KINDS_THERE] = rows.fact[i, KIND_BITS]
     else:
@@ -207,7 +209,7 @@ def note_all_cards(rows: Rows, i: int) -> None:
 
 
 def hold(rows: Rows, i: int, d: int, slots: int, memory: int, compute: int, sign: int) -> None:
-    """So much more of card d is in use, or less (sign −1)."""
+    """Add this amount to the use of card d, or subtract it (sign −1)."""
     held, sums = rows.held, rows.sums
     held[i, d, SLOTS] += slots
     held[i, d, CARD_MEMORY] += sign * memory
@@ -219,7 +221,7 @@ def hold(rows: Rows, i: int, d: int, slots: int, memory: int, compute: int, sign
 
 
 def charge(state: State, slot: int, sign: int) -> None:
-    """Add a pod to its row (sign 1) or take it off (sign −1): the only arithmetic on what is in use."""
+    """Add a pod to its row (sign 1) or remove it (sign −1): the only arithmetic on what is in use."""
     rows, book, work = state.rows, state.book, state.scratch
     i, s, owner = book.pod[slot, POD_ROW], book.pod[slot, POD_SHAPE], book.pod[slot, POD_OWNER]
     if state.heads[JOURNAL_DEPTH] > 0:
@@ -241,7 +243,7 @@ def charge(state: State, slot: int, sign: int) -> None:
             slots, memory, compute = work.peak[d, SLOTS], work.peak[d, CARD_MEMORY], work.peak[d, COMPUTE]
             hold(rows, i, d, sign * slots, memory, compute, sign)
             for k in range(3):
-                work.peak[d, k] = 0  # a card named twice counts once
+                work.peak[d, k] = 0  # a card with several entries counts once
             at = book.entry[at, ENTRY_NEXT]
     rows.hosts[i, state.wants.shape[s, SIZE]] += sign
     note_most_free(rows, i)
@@ -249,7 +251,7 @@ def charge(state: State, slot: int, sign: int) -> None:
 
 
 def release(state: State, slots: Ints) -> None:
-    """These pods hold nothing any more. In a transaction their slots are kept until the end, for the way back."""
+    """Release these pods. In a transaction their slots are kept until the end, for a roll-back."""
     for n in range(len(slots)):
         charge(state, slots[n], -1)
         if state.heads[JOURNAL_DEPTH] > 0:
@@ -259,7 +261,7 @@ def release(state: State, slots: Ints) -> None:
 
 
 def copy_row(target: Ints, n: int, source: Ints, i: int) -> None:
-    """Element by element: numba needs its allocator, and five seconds more, for a slice."""
+    """Copy element by element: for a slice, numba needs its allocator and five seconds more."""
     for x in range(source.shape[1]):
         target[n, x] = source[i, x]
 
@@ -271,7 +273,7 @@ def copy_cards(target: Ints, n: int, source: Ints, i: int) -> None:
 
 
 def remember(state: State, slot: int) -> None:
-    """Copy the row the pod is on, as it is before the change."""
+    """Copy the pod's row to the journal, before the change."""
     rows, journal, book = state.rows, state.journal, state.book
     n = state.heads[JOURNAL_LENGTH]
     i, owner = book.pod[slot, POD_ROW], book.pod[slot, POD_OWNER]
@@ -290,7 +292,7 @@ def remember(state: State, slot: int) -> None:
 
 
 def roll_back(state: State, start: int) -> None:
-    """Put back every row changed since the journal had length `start`, latest first."""
+    """Restore every row changed since the journal had length `start`, latest first."""
     rows, journal, book = state.rows, state.journal, state.book
     for n in range(state.heads[JOURNAL_LENGTH] - 1, start - 1, -1):
         i, slot = journal.line[n, LINE_ROW], journal.line[n, LINE_POD]
@@ -314,7 +316,7 @@ def roll_back(state: State, start: int) -> None:
 
 
 def settle(state: State) -> None:
-    """The outermost transaction is committed: what left is really gone, and the journal is empty."""
+    """Free the slots of released pods and empty the journal: the outermost transaction is committed."""
     for n in range(state.heads[JOURNAL_LENGTH]):
         slot = state.journal.line[n, LINE_POD]
         if state.book.pod[slot, POD_STATE] == LEAVING:

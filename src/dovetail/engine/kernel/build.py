@@ -1,12 +1,12 @@
 """One definition of every kernel function and policy, run interpreted or compiled, for any profile.
 
-A kernel function names a few *hooks* (`node_score`, `key_first`, …). `specialise` makes a copy of it, and of everything
-it calls, in which the hooks are the profile's policies; with `compiled`, numba compiles each copy. The copies carry the
-profile in their names, so numba's cache on disk keeps them apart; editing any source file gives another cache folder
-(see dovetail/kernel_cache.py), because numba looks for changes only in the file of the function itself.
+A kernel function names a few *hooks* (`node_score`, `key_first`, …). `specialise` copies the function, and everything
+it calls, with the profile's policies as hooks. With `compiled`, numba compiles each copy. The copies carry the profile
+in their names, so numba's cache on disk keeps them apart. Editing any source file gives another cache folder (see
+dovetail/kernel_cache.py), because numba looks for changes only in the file of the function itself.
 
-Where numba cannot be imported, or does not compile a function, the interpreted copy serves instead and one warning says
-so. Both give the same decisions.
+If numba cannot be imported, or fails to compile a function, the interpreted copy is used, with one warning. Both make
+the same decisions.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from dovetail.policies.rows import Ints, NodePolicy
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
 LONGEST_CHAIN = 4
-MAX_INTERPRETED = 64  # pairs of policies whose interpreted kernels are kept, and as many of before
+MAX_INTERPRETED = 64  # pairs of policies whose interpreted kernels are kept, plus as many previous ones
 Hooks = Mapping[str, Callable[..., Any]]
 Pair = tuple[str, tuple[str, ...]]  # a node policy and a chain of device policies
 Place = Callable[[State, Batch], None]
 Made = TypeVar("Made")
 _KEY_HOOKS = ("key_first", "key_second", "key_third", "key_fourth")
 
-# A joint policy orders and chooses cards itself; first-fit is the order in which it sees them.
+# A joint policy orders and chooses cards itself; it sees them in the order of first-fit.
 JOINT_CHAIN = ("first-fit",)
 JOINT_HOOKS: Hooks = {
     "look": kernel_joint.look_jointly,
@@ -76,14 +76,14 @@ LONE_JOINT_HOOKS: Hooks = {
 
 
 class Kernel(NamedTuple):
-    """What a profile runs."""
+    """The functions and data of a profile."""
 
     node_policy: NodePolicy
     style: Ints
     place_groups: Place
-    place_lone: Place  # the same, for lone pods with one ask at the most, outside transactions and quotas
+    place_lone: Place  # the same for lone pods with at most one ask, outside transactions and quotas
     which_fit: Callable[[State, Batch, int], int]
-    survey: Place  # what every node says to one pod
+    survey: Place  # the answer of every node for one pod
 
 
 class Lens(NamedTuple):
@@ -97,7 +97,7 @@ class Lens(NamedTuple):
 
 
 class BookKeeping(NamedTuple):
-    """What does not depend on the profile."""
+    """The functions that do not depend on the profile."""
 
     charge: Callable[[State, int, int], None]
     release: Callable[[State, Ints], None]
@@ -109,19 +109,19 @@ PLAIN_BOOKS = BookKeeping(kernel_book.charge, kernel_book.release, kernel_book.r
 
 
 class Builder:
-    """Makes kernels and keeps them: plain Python, or compiled by numba and kept in `cache` on disk.
+    """Builds kernels and keeps them: plain Python, or compiled by numba and kept on disk with `cache`.
 
-    Interpreted kernels make way, as there are thousands of pairs and tenants choose them: each is 20 kB of functions.
+    Old interpreted kernels are dropped: tenants choose among thousands of pairs, and each kernel is 20 kB of functions.
     """
 
     def __init__(self, compiled: bool, cache: bool = False) -> None:
         self.compiled = compiled
         self._cache = cache
         self._made: dict[tuple[Any, ...], Callable[..., Any]] = {}  # (function, hooks it reaches) -> copy
-        self._before: dict[tuple[Any, ...], Callable[..., Any]] = {}  # the same, of kernels that made way last
+        self._before: dict[tuple[Any, ...], Callable[..., Any]] = {}  # the same, of the kernels that were dropped last
         self._kernels: dict[Pair, Kernel] = {}
         self._lenses: dict[Pair, Lens] = {}
-        self.trouble = ""  # why nothing more is compiled in this process; "" = it works, as far as is known
+        self.trouble = ""  # why nothing more is compiled in this process; "" = no problem so far
 
     def kernel(self, profile: Profile) -> Kernel:
         key = (profile.node, profile.device)
@@ -144,7 +144,7 @@ class Builder:
         )
 
     def _attempt(self, make: Callable[[], Made], plain: Callable[[], Made]) -> Made:
-        """What `make` gives; where numba fails, what `plain` gives, now and from now on."""
+        """The result of `make`; if numba fails, the result of `plain`, now and from now on."""
         if not self.compiled or self.trouble:
             return plain()
         try:
@@ -154,13 +154,15 @@ class Builder:
             return plain()
 
     def _give_up(self, error: Exception) -> None:
-        """Each attempt to compile may take ten seconds: after one that failed there is none."""
+        """Stop compiling after one failure: each attempt may take ten seconds."""
         self.trouble = why(error)
         warnings.warn(f"{INTERPRETED_INSTEAD}: {self.trouble}", NotCompiledWarning, stacklevel=2)
 
     def warm(self, profile: Profile) -> None:
-        """Compile all that the profile runs, book-keeping included, or load it from disk: nothing is compiled later.
-        Raises what numba raises: the caller decides what serves instead."""
+        """Compile everything that the profile runs, with book-keeping, or load it from disk: nothing is compiled later.
+
+        Raises what numba raises: the caller decides what to use instead.
+        """
         from dovetail.engine.kernel import native
 
         key = (profile.node, profile.device)
@@ -171,7 +173,7 @@ class Builder:
             native.warm_entry(door.args[0])
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function of ours with scalars and arrays."""
+        """Call one of our functions with scalars and arrays."""
         return self._attempt(lambda: self._compiled_for(function, arguments), lambda: function)(*arguments)
 
     def _compiled_for(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable[..., Any]:
@@ -194,7 +196,7 @@ class Builder:
         return self._lenses[key]
 
     def _make_room(self, kept: int) -> None:
-        """What is used again is taken over from `_before`."""
+        """Drop old interpreted kernels. A copy that is used again is taken from `_before`."""
         if kept >= MAX_INTERPRETED and not self.compiled:
             self._kernels, self._lenses, self._made, self._before = {}, {}, {}, self._made
 
@@ -217,7 +219,7 @@ class Builder:
         return BookKeeping(*(partial(call, entry) for entry in entries))
 
     def _compiles(self, entry: Callable[..., Any]) -> bool:
-        """Compile an entry at its first call, or load it from disk."""
+        """Compile an entry at its first call, or load it from disk; returns whether that worked."""
         from dovetail.engine.kernel import native
 
         def compile_it() -> bool:
@@ -227,12 +229,12 @@ class Builder:
         return self._attempt(compile_it, lambda: False)
 
     def _door(self, name: str, hooks: Hooks) -> Callable[..., Any]:
-        """Compiled when it is first used."""
+        """A kernel function for the given hooks, compiled at its first use."""
         interpreter = builder(False) if self.compiled else self
         plain = interpreter.specialise(getattr(kernel_place, name), hooks)
         if not self.compiled:
             return plain
-        from dovetail.engine.kernel import native  # numba takes 0.3 s and 90 MB: only for those who need it
+        from dovetail.engine.kernel import native  # numba takes 0.3 s and 90 MB: import it only if needed
 
         entries: dict[str, Callable[..., Any]] = {
             "place_groups": native.place_entry,
@@ -254,39 +256,39 @@ class Builder:
             for name in _helpers(function):
                 scope[name] = self.specialise(hooks.get(name, scope[name]), hooks)
             names = "_".join(f"{hook}={hooks[hook].__module__}.{hooks[hook].__name__}" for hook in used)
-            tag = sha256(names.encode()).hexdigest()[:16]  # names of files have their limits
+            tag = sha256(names.encode()).hexdigest()[:16]  # file names have a maximum length
             copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
             copy.__module__, copy.__qualname__ = function.__module__, f"{function.__qualname__}__{tag}"
             self._made[key] = self._compile(copy) if self.compiled else copy
         return self._made[key]
 
     def _compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        from dovetail.engine.kernel import native  # numba takes 0.3 s and 90 MB: only for those who need it
+        from dovetail.engine.kernel import native  # numba takes 0.3 s and 90 MB: import it only if needed
 
         compiled: Callable[..., Any] = native.compile_function(function, self._cache)
         return compiled
 
 
 def pair_of(profile: Profile) -> Pair:
-    """What decides which kernel a profile runs: its policies, without weights. A joint policy asks no device policy."""
+    """The policies that decide which kernel a profile runs, without weights. A joint policy uses no device policy."""
     joint = NODE_POLICIES[profile.node].offer is not None
     return (profile.node, JOINT_CHAIN if joint else profile.device)
 
 
 @cache
 def builder(compiled: bool, on_disk: bool = False) -> Builder:
-    """One per process: what was compiled for one scheduler serves the next."""
+    """One builder per process: kernels compiled for one scheduler serve the next."""
     return Builder(compiled, on_disk)
 
 
 def profile_hooks(profile: Profile) -> tuple[dict[str, Callable[..., Any]], Ints]:
-    """Everything a profile puts into the kernel: functions, and its style as data."""
+    """Everything that a profile puts into the kernel: functions, and its style as data."""
     node = NODE_POLICIES[profile.node]
     if node.offer is not None and node.worth is not None:
         hooks, style = device_hooks(JOINT_CHAIN)
         style[STYLE_SET], style[STYLE_SIGN] = True, 1
         hooks = hooks | dict(JOINT_HOOKS) | {"offer": node.offer, "node_worth": node.worth}
-        if node.reads_signals:  # idle nodes of the same hardware are not alike
+        if node.reads_signals:  # idle nodes of the same hardware may differ in load
             hooks = hooks | dict(SIGNAL_HOOKS) | {"look_at_each": kernel_place.look_at_each}
         return hooks, style
     assert node.score is not None
@@ -298,10 +300,10 @@ def profile_hooks(profile: Profile) -> tuple[dict[str, Callable[..., Any]], Ints
 
 
 def device_hooks(chain: tuple[str, ...]) -> tuple[dict[str, Callable[..., Any]], Ints]:
-    """The keys a chain sorts by, and its style as data.
+    """The sort keys of a chain, and its style as data.
 
-    A policy that stands alone breaks ties by NUMA node and position, a chain by index (HAMi's gpu_policy.go); in a
-    chain only sort keys order, and a chain without any is ordered like spread.
+    A single policy breaks ties by NUMA node and position, a chain by index (HAMi's gpu_policy.go). In a chain only sort
+    keys order the cards; a chain without sort keys orders like spread.
     """
     policies = [DEVICE_POLICIES[name] for name in chain]
     alone = len(policies) == 1 and not policies[0].is_chain
@@ -323,7 +325,7 @@ def device_hooks(chain: tuple[str, ...]) -> tuple[dict[str, Callable[..., Any]],
 
 
 def _helpers(function: FunctionType) -> list[str]:
-    """Global names the function calls that are functions of ours."""
+    """Names of our functions that the function calls."""
     scope = function.__globals__
     return [
         name

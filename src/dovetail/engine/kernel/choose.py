@@ -1,6 +1,6 @@
-"""Which cards: order them by the profile's keys, walk them, take the first that fit (HAMi's Sort and Fit).
+"""Which cards: order them by the profile's keys, and take the first that fit (HAMi's Sort and Fit).
 
-`key_first` … `key_fourth` and `choose_set` are put in per profile by engine/kernel/build.py.
+engine/kernel/build.py replaces `key_first` … `key_fourth` and `choose_set` for each profile.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ choose_set = no_set
 
 
 def card_load(rows: Rows, i: int, d: int) -> tuple[int, int]:
-    """Not measured, for policies that do not read it. Literals would be types of their own."""
+    """Return "not measured", for policies that do not read load. numba gives literals their own types, hence int64."""
     return int(np.int64(NOT_MEASURED)), int(np.int64(NOT_MEASURED))
 
 
@@ -116,7 +116,7 @@ def see_card(rows: Rows, wants: Wants, i: int, d: int, s: int, a: int, held: Int
 
 
 def sooner(keys: Floats, x: int, y: int) -> bool:
-    """Does card x come before card y? Position is the last key, so there are no ties."""
+    """Whether card x comes before card y. Position is the last key, so there are no ties."""
     for k in range(KEYS):
         if keys[x, k] != keys[y, k]:
             return bool(keys[x, k] > keys[y, k])
@@ -126,7 +126,7 @@ def sooner(keys: Floats, x: int, y: int) -> bool:
 def order_cards(
     rows: Rows, wants: Wants, i: int, s: int, a: int, held: Ints, style: Ints, draw: int, work: Scratch
 ) -> int:
-    """Write the vendor's cards into work.order, the one to try first at the front; returns how many."""
+    """Write the vendor's cards into work.order, first choice first; returns how many."""
     bound = wants.rule[wants.ask[a, ASK_RULE], NUMA_BIND]
     alone = style[STYLE_ALONE]
     count = 0
@@ -151,7 +151,7 @@ def order_cards(
 
 
 def slack(rows: Rows, i: int, d: int, held: Ints, work: Scratch, k: int) -> int:
-    """What the pod held of card `d` at its worst moment and does not hold now: taking so much costs no quota again."""
+    """The part of card `d` that the pod held at its peak and does not hold now: it costs no quota a second time."""
     return int(work.peak[d, k] - (held[d, k] - rows.held[i, d, k]))
 
 
@@ -168,10 +168,13 @@ def collect(
     stop: Int,
     work: Scratch,
 ) -> int:
-    """Cards of work.order[start:stop] that fit, into work.fitting; stops when it has enough, unless a set is chosen."""
+    """Write the cards of work.order[start:stop] that fit into work.fitting; returns how many.
+
+    Stops at enough cards, unless a set is chosen from all of them.
+    """
     vendor, count = wants.ask[a, ASK_VENDOR], wants.ask[a, ASK_COUNT]
     memory_left, compute_left = left[vendor, 0], left[vendor, 1]
-    if wants_set:  # any subset may be chosen, so each card may take its part of the quota only
+    if wants_set:  # any subset may be chosen, so each card may use only its part of the quota
         memory_left, compute_left = memory_left // count, compute_left // count
     got = 0
     for n in range(start, stop):
@@ -211,12 +214,15 @@ def choose(
     draw: int,
     work: Scratch,
 ) -> bool:
-    """The cards for one ask, in work.best. With numa-bind all come from one NUMA node."""
+    """Choose the cards for one ask, into work.best; returns whether there are enough.
+
+    With numa-bind, all cards come from one NUMA node.
+    """
     count = wants.ask[a, ASK_COUNT]
     bound = wants.rule[wants.ask[a, ASK_RULE], NUMA_BIND]
     cards = order_cards(rows, wants, i, s, a, held, style, draw, work)
     best = NONE
-    start: Int = np.int64(0)  # a literal would be a type of its own and compile everything below twice
+    start: Int = np.int64(0)  # numba gives a literal its own type, and would compile everything below twice
     while start < cards:
         stop: Int = cards
         if bound:
@@ -224,7 +230,7 @@ def choose(
             while stop < cards and rows.card[i, work.order[stop], NUMA] == rows.card[i, work.order[start], NUMA]:
                 stop += 1
         got = collect(rows, wants, i, a, held, left, style, style[STYLE_SET], start, stop, work)
-        if got < count and style[STYLE_SET]:  # not every set keeps within the quota, but the first that fit might
+        if got < count and style[STYLE_SET]:  # not every set fits the quota, but the first cards may
             got = collect(rows, wants, i, a, held, left, style, np.int64(0), start, stop, work)
         if got >= count:
             if got == count:
@@ -243,7 +249,7 @@ def choose(
 
 
 def take(rows: Rows, wants: Wants, i: int, a: int, held: Ints, left: Ints, work: Scratch, picked: Int) -> Int:
-    """Put the chosen cards of one ask on the working copy and on the list; returns the list's length."""
+    """Add the chosen cards of one ask to the working copy and to the list; returns the list's length."""
     vendor, compute = wants.ask[a, ASK_VENDOR], wants.ask[a, ASK_COMPUTE]
     for n in range(wants.ask[a, ASK_COUNT]):
         d = work.best[n]
@@ -265,17 +271,17 @@ def take(rows: Rows, wants: Wants, i: int, a: int, held: Ints, left: Ints, work:
 
 
 def copy_into(target: Ints, source: Ints) -> None:
-    """Element by element: a slice assignment costs numba five seconds of compiling."""
+    """Copy element by element: a slice assignment takes numba five seconds more to compile."""
     for x in range(source.shape[0]):
         for y in range(source.shape[1]):
             target[x, y] = source[x, y]
 
 
 def choose_all(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: Ints, draw: int, work: Scratch) -> int:
-    """Cards for every container, into work.picked; returns how many, or NONE minus the ask that found none.
+    """Choose cards for every container, into work.picked; returns how many, or NONE minus the ask that found none.
 
-    Init containers run alone and one after another: each starts from the sidecars before it. The others add up. A quota
-    counts each card at its worst moment.
+    Init containers run alone, one after another: each starts from the sidecars before it. The other containers add up.
+    A quota counts each card at its peak.
     """
     copy_into(work.run, rows.held[i])
     copy_into(work.left, quota)
@@ -298,7 +304,10 @@ def choose_all(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: Int
 
 
 def enough_cards(rows: Rows, wants: Wants, i: int, a: int, style: Ints) -> int:
-    """For the usual pod with one ask and no quota: 0 where as many cards fit as it asks for. Which ones can wait."""
+    """Check a pod with one ask and no quota, the usual case: 0 if enough cards fit, else the reason.
+
+    Chooses no card.
+    """
     count, found = wants.ask[a, ASK_COUNT], 0
     for d in range(rows.fact[i, CARDS]):
         if not card_fits(rows, wants, i, d, a, style[STYLE_IDLE_ONLY]):
@@ -311,7 +320,7 @@ def enough_cards(rows: Rows, wants: Wants, i: int, a: int, style: Ints) -> int:
 
 
 def last_refusal(rows: Rows, wants: Wants, i: int, a: int, style: Ints) -> int:
-    """What the last of the vendor's cards says."""
+    """The reason of the vendor's last card."""
     held, reason = rows.held[i], 0
     for d in range(rows.fact[i, CARDS]):
         if rows.card[i, d, VENDOR] == wants.ask[a, ASK_VENDOR]:
@@ -320,14 +329,14 @@ def last_refusal(rows: Rows, wants: Wants, i: int, a: int, style: Ints) -> int:
 
 
 class Sieve(NamedTuple):
-    """What a request is first held against a row with: numbers, looked up once for many rows."""
+    """The numbers for the first check of a request against a row: looked up once for many rows."""
 
     mask: int
     shape: int
-    ask: int  # the first
-    memory: int  # MiB of the first card; less than nothing where no card is asked for
+    ask: int  # the first ask
+    memory: int  # MiB of the first card; negative if the pod asks for no card
     compute: int
-    kinds: int  # of card accepted, as bits
+    kinds: int  # accepted kinds of card, as bits
 
 
 def sieve_of(wants: Wants, mask: int, s: int) -> Sieve:
@@ -339,7 +348,10 @@ def sieve_of(wants: Wants, mask: int, s: int) -> Sieve:
 
 
 def no_card_left(rows: Rows, i: int, sieve: Sieve) -> int:
-    """One look at what the emptiest cards have left: refuses most rows without touching a card. 0 = perhaps."""
+    """Compare the request with the largest free amounts of the row: refuses most rows without a look at a card.
+
+    0 = may fit.
+    """
     gate = rows.gate
     if sieve.compute > gate[i, MOST_COMPUTE_FREE]:
         return _COMPUTE
@@ -370,7 +382,7 @@ def node_refusal(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: I
         return enough_cards(rows, wants, i, first, style)
     found = choose_all(rows, wants, i, s, style, quota, draw, work)
     failed = first + (NONE - found)
-    if found >= 0 or at <= failed:  # of several asks the first that fails speaks
+    if found >= 0 or at <= failed:  # of several asks, the first that fails gives the reason
         return refused
     lacking = enough_cards(rows, wants, i, failed, style)
     return lacking if lacking != 0 else _TOO_FEW_FIT

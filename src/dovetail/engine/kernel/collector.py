@@ -1,4 +1,4 @@
-"""Python's garbage collector, told to wait."""
+"""Switch Python's garbage collector off for a while."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Where much is made and all of it stays, looking for garbage takes long and finds none."""
+    """Switch the collector off inside: code that makes many objects and keeps them all has no garbage to find."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Does it fit: one node, one card. HAMi's fourteen rules (pkg/device/nvidia/device.go:715-876), in its order, once."""
+"""Whether a request fits a node or card: HAMi's fourteen rules (pkg/device/nvidia/device.go:715-876), in its order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from dovetail.policies.rows import (
     Wants,
 )
 
-# Plain integers: compiled code holds no enums.
+# Plain integers: compiled code has no enums.
 _CPU, _MEMORY, _STORAGE, _PODS, _EXTENDED = map(
     int, (Reason.CPU, Reason.MEMORY, Reason.STORAGE, Reason.PODS, Reason.EXTENDED)
 )
@@ -82,7 +82,7 @@ _WHOLE = 1000
 
 
 def node_shortage(rows: Rows, wants: Wants, i: int, s: int) -> int:
-    """The first resource the node is short of, or 0. What the pod does not ask for is not looked at."""
+    """The first resource that the node is short of, or 0. Resources that the pod does not ask for are not checked."""
     for r in range(wants.shape[s, LAST_NEED]):
         need = wants.need[s, r]
         if need > 0 and rows.enforced[r] == 1 and rows.used[i, r] + need > rows.cap[i, r]:
@@ -97,7 +97,7 @@ def node_shortage(rows: Rows, wants: Wants, i: int, s: int) -> int:
 
 
 def vendor_cards(rows: Rows, i: int, vendor: int) -> int:
-    """Cards the node registers; one that only a pod speaks of is not its."""
+    """The number of cards that the node registers, without cards that only pods name."""
     count = 0
     for d in range(rows.fact[i, CARDS]):
         if rows.card[i, d, VENDOR] == vendor and rows.card[i, d, FLAGS] & QUARANTINED == 0:
@@ -106,7 +106,7 @@ def vendor_cards(rows: Rows, i: int, vendor: int) -> int:
 
 
 def ask_refusal(rows: Rows, wants: Wants, i: int, a: int) -> int:
-    """What can be said of an ask before looking at single cards."""
+    """Why the node refuses an ask, before a look at single cards; 0 = it does not."""
     flags = rows.fact[i, NODE_FLAGS]
     if flags & UNSETTLED:
         return _UNSETTLED
@@ -134,7 +134,7 @@ def uuid_accepted(wants: Wants, rule: int, uuid: int) -> bool:
 def card_refusal(
     rows: Rows, wants: Wants, i: int, d: int, a: int, held: Ints, idle_only: int, memory_left: int, compute_left: int
 ) -> int:
-    """Why card `d` of node `i` cannot serve ask `a`, or 0. `held` is the node's cards with what is placed so far."""
+    """Why card `d` of node `i` cannot serve ask `a`, or 0. `held`: the use of the node's cards, with earlier asks."""
     flags = rows.card[i, d, FLAGS]
     if flags & QUARANTINED:
         return _QUARANTINED
@@ -168,7 +168,10 @@ def card_refusal(
 
 
 def card_fits(rows: Rows, wants: Wants, i: int, d: int, a: int, idle_only: int) -> bool:
-    """`card_refusal` == 0 as the ledger stands and under no quota, in fewer looks: `free` knows most of the rules."""
+    """Whether `card_refusal` is 0 with the ledger as it is and without a quota.
+
+    Faster: `free` includes most of the rules.
+    """
     if rows.free[i, d, FREE_COMPUTE] < wants.ask[a, ASK_COMPUTE]:
         return False
     if rows.free[i, d, FREE_MEMORY] < memory_on(rows, wants, i, d, a) or (idle_only and rows.held[i, d, SLOTS] > 0):
@@ -180,5 +183,5 @@ def card_fits(rows: Rows, wants: Wants, i: int, d: int, a: int, idle_only: int) 
 
 
 def names_cards(wants: Wants, rule: int) -> bool:
-    """Does the rule speak of cards by UUID?"""
+    """Whether the rule names cards by UUID."""
     return bool(wants.rule[rule, USE_FROM] != wants.rule[rule, NOUSE_TO])

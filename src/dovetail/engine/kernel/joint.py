@@ -1,7 +1,6 @@
-"""Joint policies: cards are chosen with the score, so a row is looked at card by card when it moves, not when it wins.
+"""Joint policies choose cards with the score: a row is checked card by card when it changes, not when it wins.
 
-`offer` is put in per profile by engine/kernel/build.py, which also puts these functions in the place of those of
-place.py and choose.py whose part they play.
+engine/kernel/build.py puts in `offer` for each profile, and replaces functions of place.py and choose.py by these.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from dovetail.policies.rows import (
 _WHOLE = 1000
 _CROWDED = 1 << LAST_KIND_BIT  # several kinds share this bit
 _TOO_FEW_FIT = int(Reason.CARDS_TOO_FEW_FIT)
-choose_one_by_one = choose_all  # under a name that build.py does not replace
+choose_one_by_one = choose_all  # a name that build.py does not replace
 
 
 def offer(
@@ -62,17 +61,17 @@ def node_worth(rows: Rows, i: int) -> float:
 
 
 def worth_as_score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
-    """In the place of `node_score`: what all requests share is the node's worth."""
+    """Replaces `node_score`: all requests share the node's worth."""
     return node_worth(rows, i)
 
 
 def own_line(u: int, v: int) -> int:
-    """In the place of `score_line`: each request has scores of its own."""
+    """Replaces `score_line`: each request has its own scores."""
     return v
 
 
 def is_plain(wants: Wants, s: int, quota: Ints) -> bool:
-    """One ask, no quota, no NUMA binding: what nearly every pod is."""
+    """Whether the shape has one ask, no quota and no NUMA binding: true for nearly every pod."""
     first = wants.shape[s, FIRST_ASK]
     if wants.shape[s, LAST_ASK] - first != 1 or wants.rule[wants.ask[first, ASK_RULE], NUMA_BIND] != 0:
         return False
@@ -81,7 +80,7 @@ def is_plain(wants: Wants, s: int, quota: Ints) -> bool:
 
 
 def cards_that_fit(rows: Rows, wants: Wants, i: int, a: int, style: Ints, fitting: Ints) -> int:
-    """Every card that could serve ask `a`, into `fitting`; returns how many."""
+    """Write every card that could serve ask `a` into `fitting`; returns how many."""
     vendor, kinds, got = wants.ask[a, ASK_VENDOR], rows.fact[i, KIND_BITS], 0
     one_kind = kinds & (kinds - 1) == 0 and kinds != _CROWDED
     if one_kind and not names_cards(wants, wants.ask[a, ASK_RULE]):
@@ -94,7 +93,7 @@ def cards_that_fit(rows: Rows, wants: Wants, i: int, a: int, style: Ints, fittin
 
 
 def alike_cards_that_fit(rows: Rows, wants: Wants, i: int, a: int, fitting: Ints) -> int:
-    """As `cards_that_fit`, on a node whose cards are all of one kind: kind and vendor are looked at once."""
+    """As `cards_that_fit`, on a node with cards of one kind only: kind and vendor are checked once."""
     if rows.fact[i, CARDS] == 0 or rows.card[i, 0, VENDOR] != wants.ask[a, ASK_VENDOR]:
         return 0
     if wants.kind_ok[wants.ask[a, ASK_RULE], rows.card[i, 0, KIND]] == 0:
@@ -104,7 +103,7 @@ def alike_cards_that_fit(rows: Rows, wants: Wants, i: int, a: int, fitting: Ints
     for d in range(rows.fact[i, CARDS]):
         if rows.free[i, d, FREE_COMPUTE] < compute:
             continue
-        idle = by_percent and rows.left[i, d] == _WHOLE  # then any percentage of its memory is there
+        idle = by_percent and rows.left[i, d] == _WHOLE  # then any percentage of its memory is free
         if idle or rows.free[i, d, FREE_MEMORY] >= memory_on(rows, wants, i, d, a):
             fitting[got] = d
             got += 1
@@ -112,18 +111,18 @@ def alike_cards_that_fit(rows: Rows, wants: Wants, i: int, a: int, fitting: Ints
 
 
 def look_jointly(state: State, batch: Batch, k: int, sieve: Sieve, u: int, v: int, i: int) -> float:
-    """In the place of `look`: fit, cards and score in one go."""
+    """Replaces `look`: fit, cards and score in one step."""
     code, points = first_look(state, sieve, i), NEVER
     if code == 0:
         code, points = appraise(state, batch, k, sieve, i, state.vectors.score[u, i])
     refuse(state.vectors, v, i, code)
-    if code == 0:  # nobody looks at the score of a row that is refused
+    if code == 0:  # the score of a refused row is never read
         state.vectors.score[v, i] = points
     return points
 
 
 def look_at_each_jointly(state: State, batch: Batch, k: int, u: int, v: int) -> None:
-    """In the place of `look_at_each`: idle nodes of the same hardware are worth the same, so one is looked at."""
+    """Replaces `look_at_each`: idle nodes of the same hardware have the same score, so one of them is checked."""
     rows, vectors, wants, s = state.rows, state.vectors, state.wants, batch.shape[k]
     sieve = sieve_of(wants, batch.mask[k], s)
     alike = is_plain(wants, s, batch.quota) and not names_cards(wants, wants.ask[wants.shape[s, FIRST_ASK], ASK_RULE])
@@ -143,7 +142,7 @@ def look_at_each_jointly(state: State, batch: Batch, k: int, u: int, v: int) -> 
 
 
 def appraise(state: State, batch: Batch, k: int, sieve: Sieve, i: int, worth: float) -> tuple[int, float]:
-    """Why node i cannot take the pod, or 0; and what it is worth to it."""
+    """The reason why node i cannot take the pod, or 0; and its score for the pod."""
     rows, wants, work, s, a = state.rows, state.wants, state.scratch, sieve.shape, sieve.ask
     if not is_plain(wants, s, batch.quota):
         code = node_refusal(rows, wants, i, s, batch.style, batch.quota, batch.draw[k], work)
@@ -163,12 +162,12 @@ def appraise(state: State, batch: Batch, k: int, sieve: Sieve, i: int, worth: fl
 
 
 def no_ask() -> tuple[int, int]:
-    """No ask and no card. Written as literals they would be types of their own and compile everything below twice."""
+    """No ask and no card. numba gives literals their own types, and would compile everything below twice."""
     return int(np.int64(NONE)), int(np.int64(0))
 
 
 def points_of(state: State, i: int, s: int, worth: float, style: Ints) -> float:
-    """What node i, which fits, is worth to shape s. A pod with several asks is judged by its first."""
+    """The score of node i, which fits, for shape s. A pod with several asks is scored by its first ask."""
     rows, wants, work = state.rows, state.wants, state.scratch
     first = wants.shape[s, FIRST_ASK]
     if first == wants.shape[s, LAST_ASK]:
@@ -181,17 +180,17 @@ def points_of(state: State, i: int, s: int, worth: float, style: Ints) -> float:
 
 
 def points_now(state: State, i: int, s: int, style: Ints) -> float:
-    """The same, for who keeps no scores."""
+    """The same, for callers that keep no scores."""
     return points_of(state, i, s, node_worth(state.rows, i), style)
 
 
 def no_second_look(state: State, batch: Batch, k: int, i: int) -> int:
-    """In the place of `second_look`: the first one saw everything."""
+    """Replaces `second_look`: `look_jointly` has checked everything."""
     return 0
 
 
 def choose_jointly(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: Ints, draw: int, work: Scratch) -> int:
-    """In the place of `choose_all`."""
+    """Replaces `choose_all`."""
     first = wants.shape[s, FIRST_ASK]
     if first == wants.shape[s, LAST_ASK]:
         return 0
@@ -220,7 +219,7 @@ def choose_set_jointly(
     chosen: Ints,
     room: Ints,
 ) -> None:
-    """In the place of `choose_set`: the cards of one ask among several, with what was placed before it."""
+    """Replaces `choose_set`: the cards of one ask of several, after the cards taken by the asks before it."""
     spare = room[0]
     for d in range(rows.fact[i, CARDS]):
         card = rows.card[i, d]

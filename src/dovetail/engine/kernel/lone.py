@@ -1,6 +1,6 @@
-"""What a call need not be able to do when it places lone pods, with one ask at the most, outside any transaction.
+"""Replacements for calls that place lone pods with at most one ask, outside any transaction.
 
-That is nearly every call, and half the code: compiling it can wait until somebody needs the rest.
+Nearly every call is like this, and needs half of the code. The rest is compiled only when it is needed.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from dovetail.policies.rows import Ints, Rows, Wants
 
 
 def remember_nothing(state: State, slot: int) -> None:
-    """In the place of `remember`: nothing will be rolled back."""
+    """Replaces `remember`: nothing will be rolled back."""
 
 
 def roll_nothing_back(state: State, start: int) -> None:
-    """In the place of `roll_back`: a lone pod is placed or not."""
+    """Replaces `roll_back`: a lone pod is placed or not."""
 
 
 def choose_never(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: Ints, draw: int, work: Scratch) -> int:
-    """In the place of `choose_one_by_one`: there is one ask, which the policy chooses for."""
+    """Replaces `choose_one_by_one`: there is one ask, and the policy chooses its cards."""
     return NONE
 
 
 def shortage(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: Ints, draw: int, work: Scratch) -> int:
-    """In the place of `node_refusal`, for pods without an ask: cards are no matter."""
+    """Replaces `node_refusal`, for pods without an ask: no cards to check."""
     return node_shortage(rows, wants, i, s)

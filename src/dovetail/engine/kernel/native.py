@@ -1,9 +1,9 @@
-"""How compiled code sees the state: one pointer instead of fifty arrays.
+"""How compiled code accesses the state: one pointer instead of fifty arrays.
 
-numba hands a named tuple of arrays to every function value by value: with our state that is some four hundred arguments
-a call and reference counts on each access, and 43 s of compiling instead of 12. Here a named tuple is laid out once as
-a table of 64-bit words (address and shape of each array, addresses of nested tables), compiled code gets the table's
-address, and `state.rows.used` loads from it. Nothing counts references: the caller keeps the arrays alive.
+numba passes a named tuple of arrays by value. With our state that is some four hundred arguments a call, reference
+counts on each access, and 43 s of compiling instead of 12. Here a named tuple is written once as a table of 64-bit
+words: address and shape of each array, addresses of nested tables. Compiled code gets the table's address, and
+`state.rows.used` loads from it. References are not counted: the caller keeps the arrays alive.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ELEMENTS = {"int64": types.int64, "float64": types.float64, "uint8": types.uint8
 
 
 class NativeTable(types.Type):  # type: ignore[misc]
-    """A named tuple as compiled code sees it. `fields` is ((name, type), …)."""
+    """The type of a named tuple in compiled code. `fields` is ((name, type), …)."""
 
     def __init__(self, title: str, fields: tuple[tuple[str, Any], ...]) -> None:
         self.fields = fields
@@ -65,7 +65,10 @@ def load_field(context: Any, builder: Any, table: NativeTable, value: Any, name:
     words = builder.bitcast(value, cgutils.intp_t.as_pointer())
 
     def word(n: int) -> Any:
-        """Tables never change while compiled code runs; LLVM must be told, or it looks again after every store."""
+        """Load a word of the table.
+
+        Tables never change while compiled code runs; without the mark LLVM reloads after stores.
+        """
         loaded = builder.load(builder.gep(words, [context.get_constant(types.intp, table.offsets[name] + n)]))
         loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
         return loaded
@@ -84,8 +87,11 @@ def load_field(context: Any, builder: Any, table: NativeTable, value: Any, name:
 
 
 def _array(context: Any, builder: Any, kind: Any, **parts: Any) -> Any:
-    """The array as numba sees it, put together at once: `populate_array` does it by way of the stack, in thrice as many
-    instructions, and a kernel looks at arrays hundreds of times. Nobody owns it, and nobody asks its size."""
+    """The array as numba's value, built directly, without owner and size.
+
+    `populate_array` builds it on the stack with three times as many instructions, and a kernel uses arrays hundreds of
+    times.
+    """
     model = context.data_model_manager[kind]
     array = ir.Constant(context.get_value_type(kind), None)  # all zero
     for name, part in parts.items():
@@ -113,7 +119,7 @@ def table_of(tuple_class: Any, dimensions: dict[str, int]) -> NativeTable:
 
 
 TABLES: dict[Any, NativeTable] = {}
-AXES: tuple[tuple[Any, str], ...] = (  # how many dimensions each array has
+AXES: tuple[tuple[Any, str], ...] = (  # the number of dimensions of each array
     (
         Rows,
         "cap 2 used 2 scored 2 card 3 held 3 sums 2 gate 2 free 3 left 2 hosts 2 fact 2 rank 1 link 3 peers 2"
@@ -143,18 +149,18 @@ for _class, _axes in AXES:
     TABLES[_class] = table_of(_class, dict(zip(_words[::2], map(int, _words[1::2]), strict=True)))
 
 
-_last: dict[str, tuple[Any, int, Any]] = {}  # table -> the named tuple last laid out, where, what must stay alive
+_last: dict[str, tuple[Any, int, Any]] = {}  # table -> its last named tuple, address, what must stay alive
 
 
 def pack(values: Any) -> tuple[int, tuple[Any, ...]]:
-    """The address of a named tuple's table, and what must stay alive while it is used."""
+    """The address of a named tuple's table, and what must stay alive while the table is used."""
     table = TABLES[type(values)]
     words, alive = np.empty(table.words, dtype=np.int64), [values]
     at = 0
     for value, (name, kind) in zip(values, table.fields, strict=True):
         if isinstance(kind, NativeTable):
             below = _last.get(kind.name)
-            if below is None or below[0] is not value:  # of a state, one part changes at a time
+            if below is None or below[0] is not value:  # mostly one part of a state changes at a time
                 below = _last[kind.name] = (value, *pack(value))
             words[at] = below[1]
             alive.append(below)
@@ -214,7 +220,7 @@ def settle_entry(state: int) -> None:
 
 
 _INT, _SLOTS = types.int64, types.Array(types.int64, 1, "C")
-SIGNATURES = {  # of every entry, as Python calls it: the only ones that are ever compiled
+SIGNATURES = {  # of every entry, as Python calls it: only these are compiled
     "place_entry": (_INT, _INT),
     "fits_entry": (_INT, _INT, _INT),
     "survey_entry": (_INT, _INT),
@@ -226,14 +232,16 @@ SIGNATURES = {  # of every entry, as Python calls it: the only ones that are eve
 
 
 def warm_entry(entry: Any) -> None:
-    """Compile an entry, or load it from disk, without calling it. Making millions of objects, compiling would spend a
-    tenth of its time on looking for garbage among them."""
+    """Compile an entry, or load it from disk, without calling it.
+
+    The garbage collector is off: compiling makes millions of objects, and collecting would take a tenth of the time.
+    """
     with collector_off():
         entry.compile(SIGNATURES[entry.py_func.__name__])
 
 
 def compiled_for(entry: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
-    """An entry that takes no state, ready to be called with such arguments."""
+    """An entry that takes no state, compiled for these arguments."""
     with collector_off():
         entry.compile(tuple(map(numba.typeof, arguments)))
     ready: Callable[..., Any] = entry
@@ -241,28 +249,32 @@ def compiled_for(entry: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
 
 
 def machine() -> str:
-    """What compiled code is made for. numba keeps code of each processor apart, so that a folder filled on one machine
-    may hold nothing for another."""
+    """The processor that compiled code is made for.
+
+    numba keeps the code of each processor apart: a cache filled on one machine may be useless on another.
+    """
     return str(cpu_target.target_context.codegen().magic_tuple())
 
 
-# Nothing is allocated, no divisor is ever zero, and only entries are called from Python.
+# Nothing is allocated, no divisor is ever zero, and Python calls only entries.
 SETTINGS = {"_nrt": False, "error_model": "numpy"}
 INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _inner: set[str] = set()  # names of functions that only compiled code calls
 
 
 def compile_function(function: Any, cache: bool) -> Any:
-    """Entries, which carry everything they call, are kept on disk; the others need not be."""
-    if function.__name__.endswith("_entry"):  # also those of other modules: an inner function cannot be called
+    """Compile a function. Only entries are kept on disk: they contain everything that they call."""
+    if function.__name__.endswith("_entry"):  # also entries of other modules: Python cannot call inner functions
         return numba.njit(cache=cache, **SETTINGS)(function)
     _inner.add(function.__qualname__)
     return numba.njit(**SETTINGS, **INNER)(function)
 
 
 class Library(JITCodeLibrary):  # type: ignore[misc]
-    """numba optimises a function, and makes machine code of it, again at every level of calls. A function that only
-    compiled code calls is left as it is until its entry is done: 15 s of compiling instead of 40."""
+    """A code library that optimises an inner function only as part of its entry: 15 s of compiling instead of 40.
+
+    numba optimises a function, and makes machine code of it, again at every level of calls.
+    """
 
     def _optimize_final_module(self) -> None:
         if self.name not in _inner:
@@ -277,7 +289,7 @@ class Library(JITCodeLibrary):  # type: ignore[misc]
 
 
 def use_library() -> None:
-    """Where numba is not made as we know it, everything works as before, only slower to compile."""
+    """Use `Library`, if numba's internals are as expected. If not, everything works, but compiles more slowly."""
     codegen = cpu_target.target_context.codegen()
     known = ("_optimize_final_module", "_finalize_final_module", "_finalize_dynamic_globals")
     if getattr(codegen, "_library_class", None) is not JITCodeLibrary or not all(
@@ -287,7 +299,7 @@ def use_library() -> None:
     set_env = codegen.set_env
 
     def set_env_if_there(name: str, env: Any) -> None:
-        if codegen._engine.get_global_value_address(name):  # of an inner function there is none yet, nor any use
+        if codegen._engine.get_global_value_address(name):  # an inner function has none yet, and needs none
             set_env(name, env)
 
     codegen.set_env, codegen._library_class = set_env_if_there, Library
@@ -297,19 +309,18 @@ use_library()
 
 
 class Caller:
-    """Calls entries with named tuples. The last state and the last few batches are laid out once, however often they
-    come."""
+    """Calls entries with named tuples. The tables of the last state and of the last few batches are kept."""
 
     REMEMBERED = 8
 
     def __init__(self, plain: Mapping[Any, Callable[..., Any]], compiles: Callable[[Any], bool]) -> None:
-        """`plain`: the interpreted function of each entry, for when `compiles` says that the entry cannot be had."""
+        """`plain`: the interpreted function of each entry, used if `compiles` returns False."""
         self._plain, self._compiles = plain, compiles
         self._state: State | None = None
-        self._at = 0  # its address
-        self._alive: tuple[Any, ...] = ()  # what must stay alive while it is used
+        self._at = 0  # the address of the state's table
+        self._alive: tuple[Any, ...] = ()  # what must stay alive while the table is used
         self._packed: dict[int, tuple[Any, int, Any]] = {}  # id of a batch -> (batch, address, what must stay alive)
-        self._used: set[Any] = set()  # entries
+        self._used: set[Any] = set()  # entries that were compiled
 
     def __call__(self, entry: Any, state: State, *others: Any) -> Any:
         if entry not in self._used:
@@ -328,7 +339,7 @@ class Caller:
         return self(entry, state, *others)
 
     def _address(self, batch: Batch) -> int:
-        """The least recently used makes way."""
+        """The address of the batch's table. The least recently used table is dropped."""
         known = self._packed.pop(id(batch), None)  # an id in the table belongs to a batch that the table keeps alive
         if known is None:
             if len(self._packed) >= self.REMEMBERED:

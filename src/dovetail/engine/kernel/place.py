@@ -1,9 +1,9 @@
-"""Where: keep scores, score again only rows that moved, find the best without scanning, choose cards, book.
+"""Where a pod goes: keep scores, update only changed rows, find the best row without a scan, choose cards, book.
 
-`node_score` is put in per profile by kernel/build.py. Scores come before fit: a row is checked for fit only when it
-comes first, so most rows that move are never looked at card by card. Scores (`u`) are kept apart from who refused whom
-(`v`): a policy that does not look at the request, such as HAMi's, needs one set of scores for all. Rows stand in blocks
-of 16 and blocks in quarters of 16, each of which remembers its best: a row that moves costs at most one look at both.
+kernel/build.py replaces `node_score` for each profile. Scores come before fit: a row is checked for fit only when it
+comes first. So most changed rows are never checked card by card. Scores (`u`) are kept apart from refusals (`v`): a
+policy that ignores the request, such as HAMi's, needs one set of scores for all requests. 16 rows are a block and 16
+blocks are a quarter; each keeps its best. A changed row costs at most one scan of its block and its quarter.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def score_row(state: State, batch: Batch, k: int, u: int, i: int) -> None:
 
 
 def refresh_scores(state: State, batch: Batch, k: int, u: int) -> None:
-    """Score again what moved since these scores were last looked at. Many requests may share them."""
+    """Score again the rows that changed since these scores were last updated. Many requests may share them."""
     vectors, end = state.vectors, state.heads[MOVES]
     start = vectors.scored[u]
     if u == FRESH or start == NONE:
@@ -73,7 +73,7 @@ def refresh_scores(state: State, batch: Batch, k: int, u: int) -> None:
 
 
 def score_again(state: State, batch: Batch, k: int, u: int, start: int, older: Ints, stamp: Ints) -> None:
-    """Score the rows of a chain that moved since `start`."""
+    """Score the rows of a chain that changed since `start`."""
     ends = len(older) - 1
     i = older[ends]
     while i != ends and stamp[i] >= start:
@@ -82,25 +82,25 @@ def score_again(state: State, batch: Batch, k: int, u: int, start: int, older: I
 
 
 def score_measured(state: State, batch: Batch, k: int, u: int, start: int) -> None:
-    """Nothing: what is measured does not change a score, unless the policy reads it (kernel/signals.py)."""
+    """Do nothing: measured load changes no score, unless the policy reads it (kernel/signals.py)."""
 
 
 def look_at_measured(state: State, batch: Batch, k: int, u: int, v: int, start: int) -> None:
-    """Likewise."""
+    """Do nothing, for the same reason."""
 
 
 def comes_first(points: float, row: int, high: float, best: int, rank: Ints) -> bool:
-    """Higher score, then smaller name. NONE is no row."""
+    """Whether the row comes before `best`: higher score, then smaller name. NONE is no row."""
     return points > high or (points == high and best != NONE and row != NONE and rank[row] < rank[best])
 
 
 def score_line(u: int, v: int) -> int:
-    """Where the candidates' scores stand."""
+    """The line of `score` that holds the candidates' scores."""
     return u
 
 
 def find_best(vectors: Vectors, rank: Ints, u: int, v: int, block: int) -> None:
-    """The best of the block's rows that are not refused."""
+    """Find the best row of the block that is not refused."""
     score, refused, u = vectors.score, vectors.refused, score_line(u, v)
     best, high = NONE, NEVER
     for i in range(block * BLOCK, (block + 1) * BLOCK):
@@ -112,7 +112,7 @@ def find_best(vectors: Vectors, rank: Ints, u: int, v: int, block: int) -> None:
 
 
 def find_leader(vectors: Vectors, rank: Ints, v: int, quarter: int) -> None:
-    """The best of the quarter's blocks."""
+    """Find the best block of the quarter."""
     best, high = vectors.best, vectors.high
     leader, most = quarter * BLOCK, high[v, quarter * BLOCK]
     for block in range(quarter * BLOCK + 1, min((quarter + 1) * BLOCK, best.shape[1])):
@@ -124,13 +124,13 @@ def find_leader(vectors: Vectors, rank: Ints, v: int, quarter: int) -> None:
 
 
 def first_look(state: State, sieve: Sieve, i: int) -> int:
-    """Why row i is no candidate, as far as that can be told without looking at its cards."""
+    """Why row i is not a candidate, without a look at single cards; 0 = it may be one."""
     refused = state.masks[sieve.mask, i]
     return int(refused) if refused != 0 else no_card_left(state.rows, i, sieve)
 
 
 def refuse(vectors: Vectors, v: int, i: int, code: int) -> None:
-    """Note why row i is no candidate; 0 = it is one."""
+    """Store why row i is not a candidate; 0 = it is one."""
     if vectors.tallied[v]:
         vectors.tally[v, vectors.refused[v, i]] -= 1
         vectors.tally[v, code] += 1
@@ -138,7 +138,7 @@ def refuse(vectors: Vectors, v: int, i: int, code: int) -> None:
 
 
 def look(state: State, batch: Batch, k: int, sieve: Sieve, u: int, v: int, i: int) -> float:
-    """Is row i a candidate, and what is it worth? Its score is up to date."""
+    """Check whether row i is a candidate; returns its score, which is up to date, or NEVER."""
     code = first_look(state, sieve, i)
     refuse(state.vectors, v, i, code)
     return state.vectors.score[u, i] if code == 0 else NEVER
@@ -163,7 +163,7 @@ def look_at_all(state: State, batch: Batch, k: int, u: int, v: int) -> None:
 
 
 def look_again(state: State, batch: Batch, k: int, u: int, v: int, start: int, older: Ints, stamp: Ints) -> None:
-    """Rows of a chain that moved since `start` may fit again; find the best of the blocks they spoil."""
+    """Check again the rows of a chain that changed since `start`, and update the best of their blocks and quarters."""
     vectors, rank = state.vectors, state.rows.rank
     best, high = vectors.best, vectors.high
     leader, most = vectors.leader, vectors.most
@@ -174,7 +174,7 @@ def look_again(state: State, batch: Batch, k: int, u: int, v: int, start: int, o
     while i != ends and stamp[i] >= start:
         points = look(state, batch, k, sieve, u, v, i)
         block = i // BLOCK
-        if best[v, block] == i and points < high[v, block]:  # the best got worse: another may be better now
+        if best[v, block] == i and points < high[v, block]:  # the best row got worse: another row may be better now
             spoilt[count] = block
             count += 1
         elif best[v, block] == i or comes_first(points, i, high[v, block], best[v, block], rank):
@@ -195,7 +195,7 @@ def look_again(state: State, batch: Batch, k: int, u: int, v: int, start: int, o
 
 
 def catch_up(state: State, batch: Batch, k: int, u: int, v: int) -> None:
-    """Bring the scores and the candidates of this request up to date."""
+    """Update the scores and the candidates of this request."""
     refresh_scores(state, batch, k, u)
     vectors, end = state.vectors, state.heads[MOVES]
     seen = vectors.seen[v]
@@ -208,7 +208,7 @@ def catch_up(state: State, batch: Batch, k: int, u: int, v: int) -> None:
 
 
 def best_block(vectors: Vectors, rank: Ints, v: int) -> int:
-    """The block that holds the best row of all."""
+    """The block that holds the best row."""
     best, leader, most = vectors.best, vectors.leader, vectors.most
     found, high = leader[v, 0], most[v, 0]
     for quarter in range(1, leader.shape[1]):
@@ -219,13 +219,13 @@ def best_block(vectors: Vectors, rank: Ints, v: int) -> int:
 
 
 def second_look(state: State, batch: Batch, k: int, i: int) -> int:
-    """Why the best candidate does not fit after all, or 0: now its cards are looked at one by one."""
+    """Why the best candidate does not fit, after a check of its cards one by one; 0 = it fits."""
     rows, wants, draw = state.rows, state.wants, batch.draw[k]
     return node_refusal(rows, wants, i, batch.shape[k], batch.style, batch.quota, draw, state.scratch)
 
 
 def best_row(state: State, batch: Batch, k: int, u: int, v: int) -> int:
-    """The best row that fits, or NONE. Rows on top that do not fit are put aside until they move."""
+    """The best row that fits, or NONE. Better rows that do not fit are refused until they change."""
     vectors, rank = state.vectors, state.rows.rank
     while True:
         block = best_block(vectors, rank, v)
@@ -241,8 +241,10 @@ def best_row(state: State, batch: Batch, k: int, u: int, v: int) -> int:
 
 
 def which_fit(state: State, batch: Batch, i: int) -> int:
-    """For each pod of the batch, alone: could node i take it now? 1 or 0 in the first column of `results`; returns how
-    many it could take."""
+    """Check for each pod of the batch, alone, whether node i could take it now. Returns the number of pods that fit.
+
+    Column 0 of `results` is 1 or 0.
+    """
     total = 0
     for k in range(len(batch.shape)):
         fits = 0
@@ -256,7 +258,10 @@ def which_fit(state: State, batch: Batch, i: int) -> int:
 
 
 def survey(state: State, batch: Batch) -> None:
-    """What every node says to the batch's pod: 0 or why not in `refused`, its score in `score`; line FRESH of both."""
+    """Check every node for the batch's pod.
+
+    Line FRESH of `refused` is 0 or the reason, line FRESH of `score` the score.
+    """
     refresh_scores(state, batch, 0, FRESH)
     look_at_each(state, batch, 0, FRESH, FRESH)
     refused = state.vectors.refused
@@ -266,7 +271,7 @@ def survey(state: State, batch: Batch) -> None:
 
 
 def commonest_refusal(state: State, v: int) -> int:
-    """What most nodes said; the smallest code on ties."""
+    """The reason of most nodes; the smallest code on ties."""
     vectors = state.vectors
     tally = vectors.tally
     if vectors.tallied[v] == 0:
@@ -283,7 +288,7 @@ def commonest_refusal(state: State, v: int) -> int:
 
 
 def book_pod(state: State, batch: Batch, k: int, i: int) -> int:
-    """Choose the cards on the winning node, book them and note them; returns the pod's slot."""
+    """Choose the cards on the best node, book them and write them to the batch; returns the pod's slot."""
     wants, work = state.wants, state.scratch
     picked = choose_all(state.rows, wants, i, batch.shape[k], batch.style, batch.quota, batch.draw[k], work)
     slot = new_pod(state, i, batch.shape[k], batch.owner[k], RESERVED)
@@ -322,7 +327,7 @@ def place_one(state: State, batch: Batch, k: int) -> bool:
 
 
 def place_groups(state: State, batch: Batch) -> None:
-    """Place groups one after another, each with at least as many pods as it needs or not at all."""
+    """Place groups one after another: each with at least as many pods as it needs, or not at all."""
     results, start = batch.results, 0
     for g in range(len(batch.group_end)):
         end, need = batch.group_end[g], batch.group_need[g]

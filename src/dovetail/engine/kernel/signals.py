@@ -1,7 +1,7 @@
-"""For policies that read measured load: rows that were measured are scored and looked at again, like those that moved.
+"""For policies that read measured load: rows with a new measurement are scored and checked again, like changed rows.
 
-engine/kernel/build.py puts these functions in the place of those of place.py and choose.py whose part they play. Other
-policies keep their scores when a node is measured, and pay nothing.
+engine/kernel/build.py replaces functions of place.py and choose.py by these. For other policies a measurement changes
+no score and costs nothing.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dovetail.policies.rows import CARD_LOAD, CARD_MEMORY_LOAD, Rows
 
 
 def score_again_measured(state: State, batch: Batch, k: int, u: int, start: int) -> None:
-    """In the place of `score_measured`."""
+    """Replaces `score_measured`."""
     score_again(state, batch, k, u, start, state.vectors.measured_older, state.vectors.measured)
 
 
 def look_again_at_measured(state: State, batch: Batch, k: int, u: int, v: int, start: int) -> None:
-    """In the place of `look_at_measured`."""
+    """Replaces `look_at_measured`."""
     look_again(state, batch, k, u, v, start, state.vectors.measured_older, state.vectors.measured)
 
 
 def load_of(rows: Rows, i: int, d: int) -> tuple[int, int]:
-    """In the place of `card_load`."""
+    """Replaces `card_load`."""
     return rows.card_signal[i, d, CARD_LOAD], rows.card_signal[i, d, CARD_MEMORY_LOAD]

@@ -1,6 +1,6 @@
-"""Everything the kernel reads and writes, as nested named tuples of arrays.
+"""Everything that the kernel reads and writes, as nested named tuples of arrays.
 
-Only kernel functions (engine/kernel_*.py) write here; engine/ledger/ledger.py owns the arrays and grows them.
+Only kernel functions (engine/kernel/*.py) write here; engine/ledger/ledger.py owns the arrays and grows them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ENTRY_NEXT, ENTRY_CONTAINER, ENTRY_KIND, ENTRY_CARD, ENTRY_MEMORY, ENTRY_COMPUTE
 ENTRY_FIELDS = 6
 NONE = -1
 
-# In `masks`, beside 0 and the reasons: the node is gone.
+# In `masks`, beside 0 and the reasons: the node is inactive.
 INACTIVE = 255
 
 # Last axis of `Journal.line`.
@@ -46,49 +46,50 @@ RESULT_ROW, RESULT_REASON, RESULT_POD = range(3)
 # Last axis of `Batch.taken`.
 TAKEN_CONTAINER, TAKEN_CARD, TAKEN_MEMORY, TAKEN_COMPUTE = range(4)
 
-OWN = 0  # the line of `masks` written for one decision: of pods whose rules depend on who else is where
-FRESH = 0  # scores and candidates of requests for which nothing can be kept
+OWN = 0  # the line of `masks` written for one decision: for pods whose rules depend on other pods
+FRESH = 0  # line of scores and candidates of requests for which nothing can be kept
 BLOCK = 16  # rows in a block, blocks in a quarter
 UNLIMITED = 2**60  # more than any quota or card
 
 
 class Book(NamedTuple):
-    """Who holds what."""
+    """What each pod holds."""
 
     pod: Ints  # [pod slot, POD_FIELDS]
     entry: Ints  # [entry slot, ENTRY_FIELDS]
-    peer_row: Ints  # [owner]: its line in rows.peers, or NONE where nobody asked yet
+    peer_row: Ints  # [owner]: its line in rows.peers, or NONE before the first call for it
 
 
 class Vectors(NamedTuple):
-    """What is kept between decisions. Rows are chained by when they last moved, so that only those that did are seen.
+    """Scores and candidates kept between decisions. Rows are chained in the order of their last change.
 
-    Scores have a number of their own (`u`), as requests may share them; the rest is per request (`v`).
+    So an update looks only at rows that changed. Scores have their own number (`u`), as requests may share them; the
+    rest is per request (`v`).
     """
 
     score: Floats  # [u, row]
-    scored: Ints  # [u]: moves so far when they were last brought up to date; NONE = never
-    refused: Bytes  # [v, row]: 0 = a candidate, else why not
+    scored: Ints  # [u]: the number of moves when they were last updated; NONE = never
+    refused: Bytes  # [v, row]: 0 = a candidate, else the reason
     best: Ints  # [v, block]: its best row, or NONE
     high: Floats  # [v, block]: that row's score
     leader: Ints  # [v, quarter]: its best block
     most: Floats  # [v, quarter]: that block's best score
     seen: Ints  # [v]: as `scored`
-    tally: Ints  # [v, code]: rows refused for it, kept from the first time somebody asks
-    tallied: Ints  # [v]: 1 where it is kept
+    tally: Ints  # [v, code]: rows refused for this reason, counted from the first call for it
+    tallied: Ints  # [v]: 1 if `tally` is counted
     stamp: Ints  # [row]: the number of its last move; NONE = it never moved and is not in the chain
-    older: Ints  # [row + 1]: who moved before it; the last entry stands for the chain's two ends
+    older: Ints  # [row + 1]: the row that moved before it; the last entry is both ends of the chain
     newer: Ints  # [row + 1]
-    measured: Ints  # [row]: as `stamp`, of rows whose measured load changed: a chain of its own
+    measured: Ints  # [row]: as `stamp`, for rows whose measured load changed: a separate chain
     measured_older: Ints  # [row + 1]: as `older`
     measured_newer: Ints  # [row + 1]
-    spoilt: Ints  # working space: blocks whose best got worse
-    stale: Ints  # working space: [quarter], 1 where its leader must be found again
-    example: Ints  # working space: [kind of hardware], an idle node of it
+    spoilt: Ints  # working space: blocks whose best row got worse
+    stale: Ints  # working space: [quarter], 1 if its leader must be found again
+    example: Ints  # working space: [kind of hardware], an idle node of this kind
 
 
 class Journal(NamedTuple):
-    """Old rows, kept while a transaction is open: undo is putting them back."""
+    """Old rows, kept while a transaction is open: undoing copies them back."""
 
     line: Ints  # [entry, LINE_FIELDS]
     used: Ints
@@ -135,7 +136,7 @@ class Batch(NamedTuple):
     shape: Ints
     mask: Ints  # static class or OWN
     scores: Ints  # which kept scores; FRESH = none are kept
-    vector: Ints  # which kept candidates; likewise
+    vector: Ints  # which kept candidates; FRESH = none are kept
     owner: Ints
     draw: Ints
     group_end: Ints  # [group]: one past its last pod
@@ -144,5 +145,5 @@ class Batch(NamedTuple):
     style: Ints
     quota: Ints  # [vendor, 2]
     results: Ints  # [pod, 3]: written by the kernel
-    taken_from: Ints  # [pod]: where its cards stand in `taken`
+    taken_from: Ints  # [pod]: position of its cards in `taken`
     taken: Ints  # [card given, 4]: written by the kernel

@@ -1,1 +1,1 @@
-"""What is held: nodes as rows, devices as columns, pods and their entries. The only mutable state."""
+"""The ledger: nodes as rows, devices as columns, pods and their entries. The only mutable state."""

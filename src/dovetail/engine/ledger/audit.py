@@ -1,7 +1,7 @@
-"""The ledger compared with itself: everything in use recomputed from the pods' entries, by arithmetic of its own.
+"""The ledger compared with itself: everything in use is recomputed from the pods' entries, with separate arithmetic.
 
-Tests do so after every step, the live scheduler at intervals, a slice of rows at a time. This module shares no code
-with the kernel, so that a fault of the kernel is not repeated here. It must not fail on a ledger that is wrong.
+Tests do this after every step; the live scheduler does it at intervals, a slice of rows at a time. This module shares
+no code with the kernel, so that it does not repeat a fault of the kernel. It must not fail on a ledger that is wrong.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ from dovetail.policies.rows import (
 )
 
 Flags = npt.NDArray[np.bool_]
-MOST_LINKS = 4_096  # entries of one pod; a longer chain is taken for one that bites its tail
+MOST_LINKS = 4_096  # entries of one pod; a longer chain is taken for a cycle
 
 
 class LedgerDifference(NamedTuple):
-    """Something that does not add up, and where."""
+    """A contradiction, and where it is."""
 
     what: str
     node: str = ""
@@ -82,20 +82,20 @@ class _Taken(NamedTuple):
     """Pods and their entries, as far as they can be read."""
 
     slots: Ints
-    owner: Ints  # by entry: which of `slots` it belongs to
+    owner: Ints  # by entry: the index in `slots` of its pod
     entry: Ints  # the entry's number
     broken: list[LedgerDifference]
 
 
 def validate(ledger: Ledger) -> None:
-    """Raises LedgerError with everything that does not add up."""
+    """Raise LedgerError with all contradictions."""
     wrong = [str(one) for one in contradictions(ledger)]
     if wrong:
         raise LedgerError("; ".join(wrong))
 
 
 def contradictions(ledger: Ledger) -> Iterator[LedgerDifference]:
-    """All that does not add up."""
+    """All contradictions."""
     yield from of_book(ledger)
     yield from of_entries(ledger)
     yield from of_rows(ledger, 0, len(ledger.rows.cap))
@@ -137,7 +137,7 @@ def of_entries(ledger: Ledger) -> Iterator[LedgerDifference]:
 
 
 def is_readable(ledger: Ledger, slot: int) -> bool:
-    """Whether the pod's chain of cards ends, and all of it is there. Where it is not, `of_rows` says so."""
+    """Whether the pod's chain of cards ends, and all its entries exist. If not, `of_rows` reports it."""
     entry, at = ledger.book.entry, int(ledger.book.pod[slot, POD_ENTRY])
     cards = len(ledger.devices(int(ledger.book.pod[slot, POD_ROW])))
     for _ in range(MOST_LINKS):
@@ -150,7 +150,7 @@ def is_readable(ledger: Ledger, slot: int) -> bool:
 
 
 def of_rows(ledger: Ledger, first: int, last: int) -> Iterator[LedgerDifference]:
-    """What is in use on these rows, what that leaves, and whether their sizes are their nodes'."""
+    """Contradictions on these rows: what is in use, what is left, and whether sizes equal the nodes' sizes."""
     pod, last = ledger.book.pod, min(last, len(ledger.rows.cap))
     there = (pod[:, POD_STATE] != FREE) & (pod[:, POD_ROW] >= first) & (pod[:, POD_ROW] < last)
     taken = _taken(ledger, np.flatnonzero(there))
@@ -180,7 +180,7 @@ def of_rows(ledger: Ledger, first: int, last: int) -> Iterator[LedgerDifference]
 
 
 def over_allocated(ledger: Ledger) -> list[str]:
-    """Nodes and cards that hold more than they have; only running pods that were observed can cause it."""
+    """Nodes and cards that hold more than they have. Only observed running pods can cause this."""
     rows, found = ledger.rows, []
     for row, node in enumerate(ledger.nodes):
         enforced = rows.enforced == 1
@@ -210,7 +210,7 @@ def _sliced(rows: Rows, first: int, last: int) -> Rows:
 
 
 def _taken(ledger: Ledger, slots: Ints) -> _Taken:
-    """Walk all chains at once, a link at a time."""
+    """Read all chains together, one link at a time."""
     pod, entry = ledger.book.pod, ledger.book.entry
     bad = ~_inside(pod[slots, POD_SHAPE], len(ledger.intern.wants.shape))
     owner, at = np.arange(len(slots)), pod[slots, POD_ENTRY]
@@ -225,10 +225,10 @@ def _taken(ledger: Ledger, slots: Ints) -> _Taken:
         owners.append(owner)
         entries.append(at)
         at = entry[at, ENTRY_NEXT]
-    bad[owner] = True  # those whose chain has not ended
+    bad[owner] = True  # pods whose chain has not ended
     everyone = np.concatenate([np.zeros(0, dtype=np.int64), *owners])
     numbers = np.concatenate([np.zeros(0, dtype=np.int64), *entries])
-    cards = ledger.rows.held.shape[1]  # of the widest node
+    cards = ledger.rows.held.shape[1]  # of the node with the most cards
     bad[everyone[~_inside(entry[numbers, ENTRY_CARD], cards)]] = True
     broken = [_at(ledger, "the pod's cards or request cannot be read", int(slot)) for slot in slots[bad]]
     kept, place = ~bad[everyone], np.cumsum(~bad) - 1
@@ -253,7 +253,7 @@ def _used(ledger: Ledger, taken: _Taken, rows: Rows, first: int) -> tuple[Ints, 
 
 
 def _held(ledger: Ledger, taken: _Taken, rows: Rows, first: int) -> Ints:
-    """By card: slots, MiB and milli. Pods with init containers are counted one by one, at their worst moment."""
+    """By card: slots, MiB and milli. Pods with init containers are counted one by one, at their peak."""
     held, row = np.zeros_like(rows.held), ledger.book.pod[taken.slots, POD_ROW] - first
     entry = ledger.book.entry[taken.entry]
     has_init = np.zeros(len(taken.slots), dtype=np.bool_)
@@ -268,7 +268,7 @@ def _held(ledger: Ledger, taken: _Taken, rows: Rows, first: int) -> Ints:
 
 
 def _peaks(chain: Ints) -> dict[int, Ints]:
-    """card -> slots, MiB and milli at the worst moment: init containers one by one, the rest together."""
+    """card -> slots, MiB and milli at the peak: init containers one by one, the rest together."""
     staying: dict[int, Ints] = {}
     peaks: dict[int, Ints] = {}
     for entry in chain:
@@ -282,7 +282,7 @@ def _peaks(chain: Ints) -> dict[int, Ints]:
 
 
 def _free(rows: Rows) -> tuple[Ints, Ints, Ints]:
-    """What cards have left, in their units and in milli of the card, and of the emptiest of each node."""
+    """What cards have left, in their units and in milli of the card, and the largest free amounts of each node."""
     size, held = rows.card[:, :, :3], rows.held
     there = np.arange(size.shape[1]) < rows.fact[:, CARDS, None]
     in_order = rows.card[:, :, FLAGS] & (UNHEALTHY | CORDONED | QUARANTINED | MIG_CARD) == 0
@@ -294,7 +294,7 @@ def _free(rows: Rows) -> tuple[Ints, Ints, Ints]:
     parts = np.where(held > 0, (size - held) * 1000 // np.maximum(size, 1), 1000)[:, :, [CARD_MEMORY, COMPUTE]]
     left = np.where(open_, np.maximum(parts.min(axis=2), 0), 0)
     most = np.where(rows.fact[:, CARDS, None] > 0, np.maximum(free.max(axis=1)[:, ::-1], 0), rows.gate[:, :2])
-    stock = rows.fact[:, NODE_FLAGS] & STOCK != 0  # their cards are given whole, whatever memory is asked for
+    stock = rows.fact[:, NODE_FLAGS] & STOCK != 0  # their cards are given whole, whatever memory the pod asks for
     most[:, MOST_MEMORY_FREE] = np.where(stock, NO_GATE, most[:, MOST_MEMORY_FREE])
     return np.where(there[:, :, None], free, rows.free), np.where(there, left, rows.left), most
 
@@ -302,7 +302,7 @@ def _free(rows: Rows) -> tuple[Ints, Ints, Ints]:
 def _unequal(
     ledger: Ledger, what: str, mine: Ints, theirs: Ints, first: int, by_card: bool
 ) -> Iterator[LedgerDifference]:
-    """A difference for each row, or for each card of a row, that is not as it should be."""
+    """A difference for each wrong row, or for each wrong card of a row."""
     wrong = mine != theirs
     wrong = wrong.reshape(*wrong.shape[: 2 if by_card else 1], -1).any(axis=-1)
     for row, *card in np.argwhere(wrong).tolist():
@@ -312,7 +312,7 @@ def _unequal(
 
 
 def _measured(ledger: Ledger, rows: Rows, first: int) -> tuple[Ints, Ints]:
-    """What was measured of nodes and of cards, laid out as the arrays are."""
+    """The kept measurements of nodes and cards, in the form of the arrays."""
     places = ledger.places
     nodes, cards = np.full_like(rows.signal, NOT_MEASURED), np.full_like(rows.card_signal, NOT_MEASURED)
     for row in range(first, min(first + len(rows.signal), len(ledger.nodes))):
@@ -329,7 +329,7 @@ def _measured(ledger: Ledger, rows: Rows, first: int) -> tuple[Ints, Ints]:
 
 
 def _sizes(ledger: Ledger, row: int) -> Iterator[LedgerDifference]:
-    """What the node has, as the node says it."""
+    """Differences between the row's sizes and the node's."""
     node, rows, columns = ledger.nodes[row], ledger.rows, ledger.intern.columns
     has = np.flatnonzero(rows.cap[row])
     said = {columns.known(name): min(amount, LARGEST) for name, amount in node.allocatable.items() if amount > 0}

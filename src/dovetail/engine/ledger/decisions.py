@@ -1,4 +1,4 @@
-"""What the kernel decided, many at once: decisions become values when somebody looks at them."""
+"""Decisions of one kernel call: each becomes a value only when it is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Names = tuple[str, tuple[str, ...]]  # a node and its cards' UUIDs
 
 
 class Decisions(Sequence[Decision]):
-    """A sequence of decisions over the kernel's own output. Nothing in it changes afterwards."""
+    """A sequence of decisions over the kernel's output. Nothing in it changes afterwards."""
 
     __slots__ = ("generation", "names", "reasons", "rows", "starts", "taken", "uids")
 
@@ -30,7 +30,7 @@ class Decisions(Sequence[Decision]):
         taken: Ints,
         generation: int,
     ) -> None:
-        self.uids, self.rows, self.reasons = uids, rows, reasons  # rows: NONE where the pod stays pending
+        self.uids, self.rows, self.reasons = uids, rows, reasons  # rows: NONE if the pod stays pending
         self.taken, self.starts = taken, starts  # cards of pod n from taken[starts[n]] on
         self.names, self.generation = names, generation  # names by row
 
@@ -53,11 +53,11 @@ class Decisions(Sequence[Decision]):
         return isinstance(other, Sequence) and list(self) == list(other)
 
     def placed_uids(self) -> list[str]:
-        """The pods that found a place, without making a value of each decision."""
+        """The UIDs of placed pods, without a value for each decision."""
         return [uid for uid, placed in zip(self.uids, (self.rows != NONE).tolist(), strict=True) if placed]
 
     def cards(self, n: int) -> Ints:
-        """Lines of `taken` that are pod n's."""
+        """The lines of `taken` for pod n."""
         following = self.starts[n + 1] if n + 1 < len(self.starts) else len(self.taken)
         return self.taken[self.starts[n] : following]
 
@@ -70,7 +70,10 @@ class Decisions(Sequence[Decision]):
 
 
 def joined(parts: Sequence[Sequence[Decision]]) -> Sequence[Decision]:
-    """One after another; as arrays where they are arrays. Nodes keep their rows, so the last names serve all."""
+    """All decisions in one sequence; as arrays if all parts are arrays.
+
+    Nodes keep their rows, so the names of the last part are valid for all.
+    """
     filled = [part for part in parts if part]
     if len(filled) == 1:
         return filled[0]

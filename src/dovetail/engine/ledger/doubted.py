@@ -1,4 +1,4 @@
-"""Running pods whose record is not believed in full: amounts as the pod asks for them; every card it could have.
+"""Running pods whose record is not fully trusted: amounts from the pod's request; every card that it could have.
 
 A tenant that may change its pods can write any card and any amount into their records.
 """
@@ -17,7 +17,7 @@ from dovetail.model.pod import DeviceAsk, Pod, Trust
 if TYPE_CHECKING:
     from dovetail.engine.ledger.ledger import Ledger
 
-NVIDIA = "NVIDIA"  # other vendors cut cards by templates: their pods may have more than they ask for
+NVIDIA = "NVIDIA"  # other vendors split cards by templates: their pods may get more than they ask for
 
 
 def memory_on(device: Device, ask: DeviceAsk) -> int:
@@ -28,10 +28,10 @@ def memory_on(device: Device, ask: DeviceAsk) -> int:
 def with_sound_amounts(
     pod: Pod, shares: tuple[Share, ...], devices: Sequence[Device], trust: Trust
 ) -> tuple[Share, ...]:
-    """The shares with what the pod asks for, which may be a part of the card: only the node knows how much that is.
+    """The shares with the amounts that the pod asks for, which may be a percentage: they depend on the node's card.
 
-    Of a card that the node does not register it is that part of the largest card there. Amounts that the pod does not
-    state are another scheduler's defaults where that scheduler wrote the record (AMOUNTS_CAPPED).
+    For a card that the node does not register, the percentage is of the node's largest card. If another scheduler wrote
+    the record (AMOUNTS_CAPPED), its amounts are kept where the pod states none: they are that scheduler's defaults.
     """
     known = {device.uuid: device for device in devices}
     largest = {device.vendor: device for device in sorted(devices, key=lambda one: one.memory_mib)}
@@ -57,9 +57,9 @@ def _sound(pod: Pod, share: Share, device: Device | None, largest: Mapping[str, 
 
 
 def every_possible_card(ledger: Ledger, pod: Pod, row: int) -> tuple[tuple[Share, ...], bool]:
-    """What the pod asks for on every card of the row that has room for it beside the pods whose cards are known.
+    """What the pod asks for, on every card of the row that has room for it beside the pods with known cards.
 
-    False: fewer cards than it asks for have room; then the freest of the others are taken, too.
+    False: fewer cards have room than it asks for. Then the least used of the other cards are taken too.
     """
     used = _known_use(ledger, row)
     shares: list[Share] = []

@@ -1,7 +1,7 @@
-"""Which pods hold something: by UID for those who ask, by slot for the kernel's sake.
+"""The pods that hold something: by UID for callers, by slot for the kernel.
 
-A value per pod would cost more than deciding where it goes, so what is known of a pod stands in arrays by its slot, and
-becomes a value when somebody looks at it.
+A value per pod would cost more than the decision. So the data of a pod is in arrays by slot, and becomes a value only
+when it is read.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from dovetail.policies.rows import Ints
 
 
 class LedgerError(RuntimeError):
-    """The ledger contradicts itself: a bug, never the user's fault."""
+    """The ledger contradicts itself: a bug, never a user's error."""
 
 
 class HeldPod(msgspec.Struct, frozen=True):
-    """A pod that holds something, as it was when asked."""
+    """A pod that holds something, as it was when read."""
 
     pod: Pod
     slot: int
-    assumed: bool  # nobody wrote down which cards it has
+    assumed: bool  # its cards are a guess: no record names them
 
 
 class Holders(Mapping[str, HeldPod]):
@@ -60,7 +60,7 @@ class Holders(Mapping[str, HeldPod]):
         return known
 
     def fit(self, slots: int) -> None:
-        """Room for as many slots as the book has."""
+        """Make room for as many slots as the book has."""
         missing = slots - len(self._pod)
         if missing > 0:
             self._pod = np.concatenate([self._pod, np.empty(missing, dtype=object)])
@@ -73,11 +73,11 @@ class Holders(Mapping[str, HeldPod]):
         self._pod[slot], self._assumed[slot] = pod, assumed
 
     def put(self, slot: int, pod: Pod) -> None:
-        """The pod at the slot is this one now."""
+        """Replace the pod at the slot by this one."""
         self._pod[slot] = pod
 
     def add_all(self, uids: Sequence[str], slots: Ints, pods: npt.NDArray[Any]) -> None:
-        """`pods` may be templates: a pod is then its template under its own name."""
+        """Add pods. `pods` may be templates: a pod is then its template with its own name."""
         before = len(self.slot_of)
         self.slot_of.update(zip(uids, slots.tolist(), strict=True))
         if len(self.slot_of) != before + len(uids):
@@ -85,12 +85,12 @@ class Holders(Mapping[str, HeldPod]):
         self._pod[slots], self._assumed[slots] = pods, False
 
     def clear(self) -> None:
-        """Nobody holds anything."""
+        """Drop all pods."""
         self.slot_of.clear()
         self._pod[:], self._assumed[:] = None, False
 
     def drop(self, uids: Sequence[str]) -> list[tuple[str, int]]:
-        """They hold nothing any more: (uid, slot) of those that were known, which `put_back` understands."""
+        """Drop the pods. Returns (uid, slot) of each known one, for `put_back`."""
         take, dropped = self.slot_of.pop, []
         for uid in uids:
             slot = take(uid, None)
@@ -99,11 +99,11 @@ class Holders(Mapping[str, HeldPod]):
         return dropped
 
     def put_back(self, uid: str, slot: int) -> None:
-        """The rest of what is known of the pod still stands at its slot: nobody was given it in between."""
+        """Put a dropped pod back. Its data is still at its slot: no other pod got the slot."""
         self.slot_of[uid] = slot
 
     def assume(self, uid: str) -> None:
-        """No record says which cards the pod has: those booked are a guess."""
+        """Mark the booked cards of the pod as a guess: no record names its cards."""
         self._assumed[self.slot_of[uid]] = True
 
     def is_assumed(self, slot: int) -> bool:

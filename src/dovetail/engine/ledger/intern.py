@@ -1,7 +1,7 @@
-"""Names become small integers once: resources, vendors, kinds of card, UUIDs, owners; and requests become shapes.
+"""Names become small integers: resources, vendors, kinds of card, UUIDs, owners; and requests become shapes.
 
-Two pods that ask for the same thing share a shape, and with it one vector of scores. Numbers that nothing uses any more
-are given out again (engine/sweep.py), so that tables stay as large as what lives at one time.
+Two pods with equal requests share a shape, and with it one vector of scores. Numbers that are no longer used are given
+out again (engine/sweep.py), so tables stay as large as what exists at one time.
 """
 
 from __future__ import annotations
@@ -41,21 +41,23 @@ from dovetail.policies.rows import (
     Wants,
 )
 
-# Amounts are cut here so that sums over a node's pods and products in scores stay inside 64 bits. A petabyte is enough.
+# Amounts are limited so that sums over a node's pods and products in scores stay inside 64 bits. A petabyte is enough.
 LARGEST = 2**50
 TOO_MUCH = LARGEST + 1  # a request beyond every capacity
 NOBODY = -1
-MOST_HARDWARE = 256  # kinds of node that are told apart
+MOST_HARDWARE = 256  # kinds of node that get a number
 MOST_REMEMBERED = 20_000  # requests known by their template
-MOST_TAKEN = 1_024  # cards of one container that room is made for: no node has as many
-NOWHERE = ""  # in the place of every resource that no node has: one column, of which no node has anything
-FEW = 256  # the same of names that come with a row or column of a table, or with long lists
-SWEEP_FROM = 1_024  # names of one sort; below, looking for those that nothing uses costs more than it saves
+MOST_TAKEN = 1_024  # cards of one container that room is made for: no node has so many
+NOWHERE = ""  # one column for all resources that no node has; every node has 0 of it
+FEW = 256  # as SWEEP_FROM, for names with a row or column of a table, or with long lists
+SWEEP_FROM = 1_024  # names of one sort; below, a search for unused names costs more than it saves
 
 
 def template_key(pod: Pod) -> tuple[int, ...]:
-    """Replicas share the objects of their template, so their ids are the quickest key there is to what they ask for.
-    Whoever keeps the key keeps the objects, too (`template_parts`), so that the ids stay theirs."""
+    """A key of the pod's request, made of object ids: the fastest key, as replicas share their template's objects.
+
+    Code that keeps the key must keep the objects too (`template_parts`), so that no other object gets their ids.
+    """
     return (
         id(pod.resources),
         id(pod.containers),
@@ -74,13 +76,13 @@ class Names:
     """name ↔ 0, 1, 2, … A number whose name was dropped by `keep` is given to a later name."""
 
     def __init__(self, names: tuple[str, ...] = (), sweep_from: int = 0) -> None:
-        """`sweep_from`: names from which on the unused are looked for, where each takes much room."""
+        """`sweep_from`: the number of names from which unused ones are searched; lower if each takes much room."""
         self._ids: dict[Any, int] = {}
         self._free: list[int] = []
-        self.given = 0  # numbers given out so far, those given again included
+        self.given = 0  # numbers given out so far, also those given out again
         self._from = min(sweep_from or SWEEP_FROM, SWEEP_FROM)
         self._limit = self._from
-        self.crowded = False  # more names than the limit: time to look for those that nothing uses
+        self.crowded = False  # more names than the limit: search for unused ones
         for name in names:
             self(name)
 
@@ -96,7 +98,7 @@ class Names:
         return self._ids.get(name)
 
     def has_room(self, most: int) -> bool:
-        """Fewer names than that are known."""
+        """Whether fewer names than `most` are known."""
         return len(self._ids) < most
 
     def keep(self, used: npt.NDArray[np.bool_]) -> list[int]:
@@ -110,11 +112,11 @@ class Names:
         return numbers
 
     def mark(self) -> tuple[int, int]:
-        """How many names and numbers there are, for `drop_since`. No name may be dropped until then."""
+        """The number of names and of numbers, for `drop_since`. No name may be dropped in between."""
         return len(self._ids), len(self)
 
     def drop_since(self, mark: tuple[int, int]) -> list[int]:
-        """Drop the names that came after the mark, as if they had never come; returns their numbers."""
+        """Drop the names added after the mark; returns their numbers. Afterwards the table is as it was at the mark."""
         names, size = mark
         numbers = [self._ids.pop(name) for name in list(islice(self._ids, names, None))]
         self._free = sorted((*self._free, *(number for number in numbers if number < size)), reverse=True)
@@ -126,7 +128,7 @@ class Names:
         return len(self._ids) + len(self._free)
 
     def __iter__(self) -> Iterator[Any]:
-        """By number; None where a number is free."""
+        """Names by number; None if the number is free."""
         names: list[Any] = [None] * len(self)
         for name, number in self._ids.items():
             names[number] = name
@@ -134,7 +136,10 @@ class Names:
 
 
 class Ranges:
-    """Where lists of different lengths stand in one array. A range that is given back serves a list of its length."""
+    """Positions of lists of different lengths in one array.
+
+    A freed range is used again for a list of the same length.
+    """
 
     def __init__(self) -> None:
         self._end = 0
@@ -153,7 +158,7 @@ class Ranges:
 
 
 def grown(array: npt.NDArray[Any], axis: int, length: int, fill: int = 0) -> npt.NDArray[Any]:
-    """The array with room for `length` along an axis, doubling so that growing stays cheap."""
+    """The array with room for `length` along an axis. It doubles, so that growing stays cheap."""
     if array.shape[axis] >= length:
         return array
     shape = list(array.shape)
@@ -169,7 +174,7 @@ class Interner:
     def __init__(self) -> None:
         self.columns = Names((*BASE_RESOURCES, NOWHERE), FEW)
         self.nowhere = len(BASE_RESOURCES)
-        self.base = len(self.columns)  # columns whose numbers are known
+        self.base = len(self.columns)  # columns with fixed numbers
         self.vendors = Names()
         self.kinds = Names(sweep_from=FEW)  # (vendor, model, mode) -> kind of card
         self.uuids = Names()
@@ -179,8 +184,8 @@ class Interner:
         self.shapes = Names()
         self._known: dict[tuple[Any, ...], tuple[int, object]] = {}  # template and owner -> shape, what must stay alive
         self._uuid_ranges, self._ask_ranges = Ranges(), Ranges()
-        self.pinned: set[int] = set()  # columns that policies' arguments and settings speak of
-        self.sweeps = 0  # grows whenever numbers of shapes and classes may mean something else
+        self.pinned: set[int] = set()  # columns named in arguments of policies and in settings
+        self.sweeps = 0  # grows whenever numbers of shapes and classes may get another meaning
         self.wants = Wants(
             need=np.zeros((8, 8), dtype=np.int64),
             scored=np.zeros((8, 2), dtype=np.int64),
@@ -192,7 +197,7 @@ class Interner:
         )
 
     def kind(self, device: Device) -> int:
-        """The kind of a card; a new one is held against every rule."""
+        """The number of a card's kind. A new kind is checked against every rule."""
         key = (device.vendor, device.model, device.mode)
         if (known := self.kinds.known(key)) is not None:
             return known
@@ -206,27 +211,30 @@ class Interner:
         return new
 
     def _accept_bit(self, rule: int, kind: int, accepted: bool) -> None:
-        """Kinds that share the last bit never clear it: a set bit only means that the cards must be looked at."""
+        """Set or clear the kind's bit of a rule. Kinds that share the last bit never clear it.
+
+        A set bit only means that the cards must be checked.
+        """
         bits, bit = int(self.wants.rule[rule, ACCEPTED_BITS]), kind_bit(kind)
         if kind < LAST_KIND_BIT:
             bits &= ~bit
         self.wants.rule[rule, ACCEPTED_BITS] = bits | (bit if accepted else 0)
 
     def pin_column(self, name: str) -> int:
-        """The column of a resource that must keep its number."""
+        """The column of a resource, which keeps its number from now on."""
         column = self.columns(name)
         self.pinned.add(column)
         return column
 
     def hardware_of(self, made_of: bytes) -> int:
-        """Equal numbers for equal nodes; −1 for those beyond the first few kinds, which are taken one by one."""
+        """Equal numbers for equal nodes. −1 after the first MOST_HARDWARE kinds: such nodes are checked one by one."""
         known = self.hardware.known(made_of)
         if known is None and self.hardware.has_room(MOST_HARDWARE):
             known = self.hardware(made_of)
         return NOBODY if known is None else known
 
     def shape(self, pod: Pod, owner: int) -> int:
-        """The shape of a pod's request. `owner` is its line in `peers`, or NOBODY where the policy does not care."""
+        """The shape of a pod's request. `owner` is its line in `peers`, or NOBODY if the policy does not read it."""
         template = (template_key(pod), owner)
         known = self._known.get(template)
         if known is None:
@@ -261,7 +269,7 @@ class Interner:
         return self._new_shape(key)
 
     def _need(self, pod: Pod) -> dict[int, int]:
-        """Column -> amount. A resource that no node has gets no column: any pod can name thousands of them."""
+        """Column -> amount. A resource that no node has gets no column: a pod can name thousands of them."""
         need: dict[int, int] = {}
         for name, amount in pod.resources.items():
             column = self.columns.known(name)
@@ -272,7 +280,10 @@ class Interner:
         return need
 
     def offer(self, names: Iterable[str]) -> list[str]:
-        """The nodes have these resources; returns those that no node had. Requests that ask for them are read anew."""
+        """Add columns for resources of a node; returns those that no node had before.
+
+        Requests are read again after that.
+        """
         new = [name for name in names if self.columns.known(name) is None]
         for name in new:
             self.columns(name)
@@ -281,7 +292,7 @@ class Interner:
         return new
 
     def widen(self, columns: int) -> None:
-        """At least as many resource columns."""
+        """Make at least this many resource columns."""
         need = np.zeros((len(self.wants.need), columns), dtype=np.int64)
         need[:, : self.wants.need.shape[1]] = self.wants.need
         self.wants = self.wants._replace(need=need)
@@ -296,7 +307,7 @@ class Interner:
             shape=grown(wants.shape, 0, n + 1),
             ask=grown(wants.ask, 0, last),
         )
-        wants.need[n] = 0  # the number may have been another shape's
+        wants.need[n] = 0  # the number may have belonged to another shape
         for column, amount in need:
             wants.need[n, column] = amount
         wants.scored[n] = scored
@@ -329,14 +340,14 @@ class Interner:
         return n
 
     def forget_shapes(self, used: npt.NDArray[np.bool_]) -> None:
-        """Numbers of requests that nothing refers to are free; the next ones to get them write everything anew."""
+        """Free the numbers of unused requests. A request that gets such a number later writes all its fields again."""
         self._give_back(self.shapes.keep(used), ())
 
     def forget_rules(self, used: npt.NDArray[np.bool_]) -> None:
         self._give_back((), self.rules.keep(used))
 
     def _give_back(self, shapes: Iterable[int], rules: Iterable[int]) -> None:
-        """The lists of these requests and rules serve others."""
+        """Free the lists of these requests and rules for others."""
         for n in shapes:
             first, last = self.wants.shape[n, [FIRST_ASK, LAST_ASK]].tolist()
             self._ask_ranges.give_back(first, last - first)
@@ -350,11 +361,11 @@ class Interner:
         return (self.columns, self.vendors, self.kinds, self.uuids, self.hardware, self.rules, self.shapes, self.owners)
 
     def mark(self) -> list[tuple[int, int]]:
-        """How large the tables are, for `forget_since`."""
+        """The sizes of the tables, for `forget_since`."""
         return [table.mark() for table in self._tables]
 
     def forget_since(self, marks: list[tuple[int, int]]) -> list[int]:
-        """Forget everything that came after the mark; returns the numbers of owners, whose counts are the ledger's."""
+        """Forget everything added after the mark; returns the numbers of owners, whose counts the ledger keeps."""
         *_, rules, shapes, owners = [table.drop_since(mark) for table, mark in zip(self._tables, marks, strict=True)]
         self._give_back(shapes, rules)
         self.sweeps += 1
@@ -362,7 +373,7 @@ class Interner:
 
     @property
     def crowded(self) -> bool:
-        """There are twice as many names of some sort as were in use when we last looked."""
+        """Whether one sort of names has twice as many as were in use at the last sweep."""
         return (
             self.owners.crowded
             or self.shapes.crowded
@@ -374,7 +385,7 @@ class Interner:
 
 
 def cards_taken(pod: Pod) -> int:
-    """How many cards a pod can be given at the most: fewer than it asks for where no node has as many."""
+    """The most cards that a pod can get: fewer than it asks for if no node has so many."""
     return sum(min(ask.count, MOST_TAKEN) for container in pod.containers for ask in container.asks)
 
 
@@ -383,7 +394,7 @@ def kind_bit(kind: int) -> int:
 
 
 def _size(asks: tuple[tuple[int, ...], ...]) -> int:
-    """By the cards of all containers together; anything less than a whole card is a part."""
+    """The size class of a pod, by the cards of all its containers; less than a whole card is a part."""
     cards = sum(ask[ASK_COUNT] for ask in asks)
     if cards <= 1:
         whole = all(ask[ASK_COMPUTE] >= WHOLE_COMPUTE or ask[ASK_PERCENT] == 100 for ask in asks)
@@ -400,6 +411,9 @@ def _request(amount: int) -> int:
 
 
 def _accepts(rules: DeviceRules, kind: tuple[str, str, str]) -> bool:
-    """Type lists and mode (rule 3). An unknown vendor's rules never see the card."""
+    """Whether the rules accept a kind of card: type lists and mode (HAMi's rule 3).
+
+    Rules of another vendor are never applied to the card.
+    """
     _vendor, model, mode = kind
     return rules.accepts(model) and (not rules.mode or mode in rules.mode)

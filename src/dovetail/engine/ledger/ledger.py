@@ -1,4 +1,4 @@
-"""The ledger: the only mutable state. Nodes are rows, cards are columns, pods hold entries; one door in, one door out.
+"""The ledger: the only mutable state of the engine. Nodes are rows, cards are columns, pods hold entries.
 
 Everything here can be rebuilt from nodes and bound pods; engine/ledger/audit.py does so and compares.
 """
@@ -54,18 +54,18 @@ from dovetail.policies.rows import Ints, Rows
 
 
 class Witness(Protocol):
-    """Somebody who keeps count of who is where: told of pods with relations, and of all others while it attends."""
+    """An object that counts pods by row. It is called for pods with relations, and for all pods while it attends."""
 
     def came(self, pod: Pod, row: int) -> None: ...
 
     def left(self, pod: Pod, row: int) -> None: ...
 
     def clear(self, reserved: Collection[str]) -> None:
-        """Nobody is anywhere: the pods come anew, those with these UIDs with what was promised to them."""
+        """Forget all pods: they will be booked again. Pods with these UIDs keep the volumes reserved for them."""
 
 
 class Change(NamedTuple):
-    """What a transaction did to a pod."""
+    """What a transaction did to a pod, so that it can be undone."""
 
     uid: str
     slot: int
@@ -74,7 +74,7 @@ class Change(NamedTuple):
 
 
 class Ledger:
-    """Nodes, pods and what is left. Changed only by its own methods and by the kernel that the scheduler runs on it."""
+    """Nodes, pods and what is left. Only its own methods and the kernel that the scheduler runs change it."""
 
     def __init__(self, keeper: BookKeeping, interner: Interner) -> None:
         self._keeper = keeper
@@ -86,15 +86,15 @@ class Ledger:
         self.witnesses: list[Witness] = []
         self._attending: list[Witness] = []
         self._one_slot = np.zeros(1, dtype=np.int64)
-        self.learners: list[Callable[[Collection[str]], None]] = []  # told of resources that no node had until now
-        # Called when a transaction starts; what they return is called if it is undone.
+        self.learners: list[Callable[[Collection[str]], None]] = []  # called with resources that no node had until now
+        # Called when a transaction starts. What they return is called if the transaction is undone.
         self.bystanders: list[Callable[[], Callable[[], None]]] = []
         self.bystanders.append(lambda: self.places.signals.watch(self.heads.item(JOURNAL_DEPTH), self.places.columns))
 
     # ---- what the kernel works on -------------------------------------------------------------------------------
 
     def state(self) -> State:
-        """The arrays, with ranks and sizes up to date. Valid until the next method call that may grow something."""
+        """The arrays, with ranks and sizes up to date. Valid until the next call of a method that may grow an array."""
         self.places.rank()
         return self.storage.state()
 
@@ -116,7 +116,7 @@ class Ledger:
 
     @property
     def generation(self) -> int:
-        """Grows with every change."""
+        """The number of changes of the ledger."""
         return self.storage.heads.item(MOVES)
 
     @property
@@ -124,22 +124,22 @@ class Ledger:
         return self._undo is not None
 
     def make_room(self, pods: int, entries: int, journal: int = 0) -> None:
-        """Enough free slots for what the kernel may add in one call."""
+        """Make enough free slots for what the kernel may add in one call."""
         self.storage.make_room(pods, entries, journal)
         self.pods.fit(len(self.book.pod))
 
     def use(self, keeper: BookKeeping) -> None:
-        """From now on with these functions, which do the same."""
+        """From now on, use these book-keeping functions (interpreted or compiled); the results are the same."""
         self._keeper = keeper
 
     def count_by_cards(self, resources: Collection[str]) -> None:
-        """Of these resources the cards decide how many are left, not the node's count."""
+        """For these resources, cards decide how many are left, not the node's count."""
         columns = [self.intern.pin_column(name) for name in resources]
         self.storage.fit_columns()
         self.rows.enforced[columns] = 0
 
     def attend(self, witness: Witness, attends: bool) -> None:
-        """From now on the witness is told of all pods; or again only of those with relations."""
+        """Call the witness for all pods from now on; or, with `attends` False, only for pods with relations."""
         if witness in self._attending:
             self._attending.remove(witness)
         if attends:
@@ -152,7 +152,7 @@ class Ledger:
 
     @property
     def nodes(self) -> list[Node]:
-        """By row; a node that is gone or only heard of is inactive."""
+        """By row. A node is inactive if it is gone, or if only a pod named it."""
         return self.places.nodes
 
     @property
@@ -163,11 +163,11 @@ class Ledger:
         return self.places.is_active(row)
 
     def devices(self, row: int) -> tuple[Device, ...]:
-        """By column: the node's cards, then those only pods speak of."""
+        """By column: the node's cards, then cards that only records of pods name."""
         return self.places.devices(row)
 
     def set_node(self, node: Node) -> None:
-        """A node is new or different; what its pods hold stays booked."""
+        """Write a node that is new or changed; what its pods hold stays booked."""
         row = self.row_of.get(node.name)
         if row is None:
             row = self.places.add(node.name)
@@ -176,7 +176,10 @@ class Ledger:
         self._write_row(row, node, active=True)
 
     def remove_node(self, name: str) -> bool:
-        """The node is gone. Its pods keep what they hold until they are gone too; nothing new goes there."""
+        """Deactivate a node that is gone: no new pod goes there.
+
+        Its pods keep what they hold until they are gone too.
+        """
         row = self.row_of.get(name)
         if row is None or not self.is_active(row):
             return False
@@ -184,24 +187,24 @@ class Ledger:
         return True
 
     def close_node(self, node: Node) -> None:
-        """No new pod goes to the node, which is taken as this one; what its pods hold stays booked."""
+        """Write the node as inactive: no new pod goes there. What its pods hold stays booked."""
         row = self.row_of[node.name] if node.name in self.row_of else self.places.add(node.name)
         self._write_row(row, node, active=False)
 
     def measure(self, name: str, signals: NodeSignals) -> None:
-        """The load of a node was measured; of one that is not there nothing is kept."""
+        """Store the measured load of a node. Nothing is kept for a node that is not active."""
         row = self.row_of.get(name)
         if row is not None and self.is_active(row):
             self.places.signals.measure(row, signals, self.places.columns(row), self.in_transaction)
 
     def rewrite(self, row: int) -> None:
-        """Rebuild a row that something was half booked on."""
+        """Rebuild a row after a booking on it failed halfway."""
         self._write_row(row, self.nodes[row], self.is_active(row))
 
     def empty(self, reserved: Collection[str]) -> None:
-        """No pod holds anything: all are about to be booked anew, those with these UIDs as reservations.
+        """Drop everything that pods hold: all are booked again afterwards, pods with these UIDs as reservations.
 
-        Nothing that the ledger says now is believed, as it is called where the ledger contradicts itself.
+        Called when the ledger contradicts itself, so nothing that it says now is used.
         """
         self._undo = None
         self.storage.empty_book()
@@ -213,7 +216,7 @@ class Ledger:
         self.vectors.forget()
 
     def _write_row(self, row: int, node: Node, active: bool) -> None:
-        """Rebuild one row from the node and from what its pods hold: there is no way to forget one of them."""
+        """Rebuild one row from the node and from everything that its pods hold."""
         holding = self._held_on(row)
         self.places.write(row, node, active, {share.uuid for _, shares in holding for share in shares})
         others = self._count_offered() - {row} if self.places.offered else ()
@@ -230,8 +233,10 @@ class Ledger:
             self._write_row(other, self.nodes[other], self.is_active(other))
 
     def _count_offered(self) -> set[int]:
-        """A node has resources that no node had: pods that use them are counted by them from now on. Returns the rows
-        of those pods, which must be written anew."""
+        """Count pods by resources that a node now has for the first time.
+
+        Returns the rows of those pods, which must be written again.
+        """
         names, self.places.offered = frozenset(self.places.offered), []
         for learn in self.learners:
             learn(names)
@@ -265,7 +270,7 @@ class Ledger:
     # ---- pods ---------------------------------------------------------------------------------------------------
 
     def adopt(self, pods: Pods, batch: Batch) -> Decisions:
-        """What the kernel booked, as decisions. Placed pods are reserved until `confirm` or `release`."""
+        """Turn what the kernel booked into decisions. Placed pods are reserved until `confirm` or `release`."""
         results = batch.results
         rows, slots, uids = results[:, RESULT_ROW], results[:, RESULT_POD], pods.uids
         placed = np.flatnonzero(rows != NONE)
@@ -278,7 +283,7 @@ class Ledger:
         return Decisions(uids, rows, names, reasons, batch.taken_from, batch.taken, generation)
 
     def adopt_one(self, pod: Pod, batch: Batch, cards: int) -> Decision:
-        """As `adopt`, of a batch of one that is used again afterwards."""
+        """As `adopt`, for a batch of one pod whose arrays are used again afterwards."""
         [[row, reason, slot]] = batch.results.tolist()
         if row == NONE:
             return Decision(pod.uid, None, (), Reason(reason), self.generation)
@@ -289,7 +294,10 @@ class Ledger:
     def book_observed(
         self, pod: Pod, node: str, shares: tuple[Share, ...], assumed: bool, status: int = ALLOCATED
     ) -> list[str]:
-        """A pod holds a node already: truth, booked whether it fits or not. Returns UUIDs the node does not know."""
+        """Book a pod that holds a node already, whether it fits or not.
+
+        Returns UUIDs that the node does not register.
+        """
         row = self.row_of.get(node)
         if row is None:
             row = self.places.add(node)
@@ -312,7 +320,7 @@ class Ledger:
         return unknown
 
     def confirm(self, uid: str) -> bool:
-        """Reserved becomes allocated."""
+        """Turn the pod's reservation into an allocation. Returns whether the pod is known."""
         slot = self.pods.slot_of.get(uid)
         if slot is None:
             return False
@@ -320,7 +328,7 @@ class Ledger:
         return True
 
     def relabel(self, pod: Pod) -> None:
-        """A pod that holds its place asks for the same, but has other labels now, which others may look for."""
+        """Replace the labels of a pod on a node: rules of other pods may select them. Its request stays the same."""
         slot = self.pods.slot_of[pod.uid]
         known, row = self.pods.pod(pod.uid), self.book.pod.item(slot, POD_ROW)
         for witness in self._concerned(known):
@@ -330,11 +338,11 @@ class Ledger:
         self.pods.put(slot, pod)
 
     def release(self, uid: str) -> bool:
-        """The pod is gone; the ledger is as if it had never been there."""
+        """Release what a pod that is gone holds: afterwards the ledger is as if the pod had never been there."""
         return self.release_all((uid,)) == 1
 
     def release_all(self, uids: Sequence[str]) -> int:
-        """Several pods are gone; returns how many were known."""
+        """Release several pods that are gone; returns how many were known."""
         dropped = self.pods.drop(uids)
         if not dropped:
             return 0
@@ -353,7 +361,7 @@ class Ledger:
         return len(dropped)
 
     def _leave(self, dropped: Sequence[tuple[str, int]]) -> Exception | None:
-        """Tell the witnesses, all of them even where one fails; returns the first error."""
+        """Call `left` of all witnesses, even if one fails; returns the first error."""
         failed: Exception | None = None
         for _, slot in dropped:
             pod, row = self.pods.at(slot), self.book.pod.item(slot, POD_ROW)
@@ -389,7 +397,7 @@ class Ledger:
         )
 
     def peak(self, slot: int) -> list[tuple[Device, int, int, int]]:
-        """Per card what a pod holds at its worst moment: slots, MiB, milli."""
+        """Per card the most that a pod holds at one time: slots, MiB, milli."""
         state = self.state()
         peak_use(state, slot, state.scratch)
         devices = self.devices(int(self.book.pod[slot, POD_ROW]))
@@ -410,7 +418,7 @@ class Ledger:
         return owner
 
     def peers(self, owner: int) -> int:
-        """The owner's line in rows.peers, counted up from the pods at the first question."""
+        """The owner's line in rows.peers, counted from the pods at the first call."""
         if owner == NOBODY:
             return NOBODY
         if self.book.peer_row[owner] == NONE:
@@ -422,9 +430,9 @@ class Ledger:
 
     @contextmanager
     def without_trace(self) -> Iterator[None]:
-        """Names, requests and rules that come up inside are forgotten at the end: only tries were made with them.
+        """Forget at the end the names, requests and rules that trials inside have added.
 
-        Kept scores are forgotten, too; whoever else keeps numbers of requests must look them up again.
+        Kept scores are forgotten too. Other code that keeps numbers of requests must look them up again.
         """
         marks, classes, counted = self.intern.mark(), self.places.classes, self.book.peer_row != NONE
         try:
@@ -441,7 +449,7 @@ class Ledger:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Everything placed or released inside is undone at the end, unless `commit` was called."""
+        """Undo at the end everything placed or released inside, unless `commit` was called."""
         outer, self._undo = self._undo, []
         start = int(self.heads[JOURNAL_LENGTH])
         self.heads[JOURNAL_DEPTH] += 1
@@ -478,7 +486,7 @@ class Ledger:
             for witness in self._concerned(pod):
                 witness.came(pod, self.book.pod.item(slot, POD_ROW))
                 told.append(witness)
-        except Exception:  # who was told forgets it; the slot is the caller's to free (faults.mend)
+        except Exception:  # undo the calls of witnesses; the caller frees the slot (faults.mend)
             for witness in told:
                 witness.left(pod, self.book.pod.item(slot, POD_ROW))
             self.pods.drop((pod.uid,))
@@ -487,7 +495,7 @@ class Ledger:
             self._undo.append(Change(pod.uid, slot, True, self.book.pod.item(slot, POD_ROW)))
 
     def _add_all(self, uids: Sequence[str], slots: Ints, pods: Any) -> None:
-        """Pods placed in bulk have no relations: what has is placed one by one."""
+        """Add pods that were placed in bulk. They have no relations: pods with relations are placed one by one."""
         self.pods.add_all(uids, slots, pods)
         if self._undo is None and not self._attending:
             return

@@ -1,4 +1,4 @@
-"""Nodes as rows: where each stands, what it has, and whom its rules keep away. Knows nothing of who holds what."""
+"""Nodes as rows: what each node has, and which pods its rules refuse. What pods hold is kept elsewhere."""
 
 from __future__ import annotations
 
@@ -35,12 +35,14 @@ from dovetail.policies.rows import (
 )
 
 HIGHEST_LINK = 10**6
-MOST_COLUMNS = 512  # cards of a node, with those that only pods speak of
+MOST_COLUMNS = 512  # cards of a node, with cards that only pods name
 
 
 class NodeRows:
-    """A node that is gone, or that only pods speak of, is inactive. Once no pod holds its row either, the row serves
-    the next new node."""
+    """The nodes, by row. A node that is gone, or that only pods name, is inactive.
+
+    When no pod holds an inactive row any more, the next new node gets the row.
+    """
 
     def __init__(self, interner: Interner, storage: Storage) -> None:
         self._intern, self._storage = interner, storage
@@ -50,18 +52,18 @@ class NodeRows:
         self.row_of: dict[str, int] = {}
         self.written = 0  # grows with every change of a node
         self.offered: list[str] = []  # resources that no node had until now; the ledger empties it
-        self.reused = 0  # grows whenever a row becomes another node's
-        self._ghosts: dict[int, tuple[Device, ...]] = {}  # row -> cards only pods speak of
+        self.reused = 0  # grows whenever a row gets another node
+        self._ghosts: dict[int, tuple[Device, ...]] = {}  # row -> cards that only pods name
         self.names: list[Names] = []  # by row: the node's name, its cards' UUIDs
-        self._names_lent = False  # decisions look into the list: write into a copy
-        self._masks: dict[NodeRules, int] = {ANY_NODE: OWN + 1}  # what most pods have, kept from the start
+        self._names_lent = False  # decisions read the list: write into a copy
+        self._masks: dict[NodeRules, int] = {ANY_NODE: OWN + 1}  # the class of most pods, kept from the start
         self._free_masks: list[int] = []
-        self.masks_limit = SWEEP_FROM  # more classes than this: time to look for those that nothing uses
+        self.masks_limit = SWEEP_FROM  # more classes than this: search for unused ones
         self._ranks_stale = False
         self._changed_at: dict[int, int] = {}  # row -> generation of the ledger when the node was last written
 
     def add(self, name: str) -> int:
-        """A row for a node of which nothing is known yet. `write` must follow."""
+        """A row for a node about which nothing is known yet. `write` must follow."""
         row = self._spare_row()
         if row == NONE:
             row = self._storage.add_row()
@@ -75,8 +77,10 @@ class NodeRows:
         return row
 
     def _spare_row(self) -> int:
-        """The first row of a node that is gone with all its pods, or NONE. A transaction may still give rows back
-        what they held."""
+        """The first row of a node that is gone with all its pods, or NONE.
+
+        NONE in a transaction: it may restore pods on rows.
+        """
         if self._storage.heads.item(JOURNAL_DEPTH):
             return NONE
         rows, size = self._storage.rows, len(self.nodes)
@@ -85,7 +89,7 @@ class NodeRows:
         return int(spare[0]) if len(spare) else NONE
 
     def _take_over(self, row: int, name: str) -> None:
-        """Kept scores break ties by the old name, and would not notice that the same score now has another rank."""
+        """Give the row to a new node. Kept scores are dropped: they break ties by the rank of the old name."""
         del self.row_of[self.nodes[row].name]
         self._ghosts.pop(row, None)
         self.nodes[row] = Node(name)
@@ -95,7 +99,7 @@ class NodeRows:
         self.reused += 1
 
     def give_back(self, row: int, before: Node | None) -> None:
-        """As before the row was taken for a node that was only tried: there was no row, or that of one that is gone."""
+        """Undo `add` for a node that was only a trial: remove the row, or restore the inactive node `before`."""
         if before is None:
             node = self.nodes.pop()
             self.static.pop()
@@ -111,7 +115,10 @@ class NodeRows:
         self._ranks_stale = True
 
     def write(self, row: int, node: Node, active: bool, held: Collection[str]) -> None:
-        """Write the row anew, with nothing in use. UUIDs that pods hold there and the node does not have are kept."""
+        """Write the row again, with nothing in use.
+
+        Cards that pods hold there and that the node does not have are kept.
+        """
         self.written += 1
         self._changed_at[row] = self._storage.heads.item(MOVES)
         uuids = {device.uuid for device in node.devices}
@@ -132,7 +139,10 @@ class NodeRows:
         self.signals.write(row, active, self.columns)
 
     def add_ghosts(self, row: int, uuids: Collection[str]) -> None:
-        """Cards that a pod turns out to hold there; none beyond MOST_COLUMNS, as every node gets a column for each."""
+        """Add cards that a pod holds and the node does not register.
+
+        At most MOST_COLUMNS cards: every node gets a column for each.
+        """
         first = len(self.devices(row))
         uuids = list(uuids)[: max(0, MOST_COLUMNS - first)]
         self._ghosts[row] = self._ghosts.get(row, ()) + tuple(_ghost(None, uuid) for uuid in uuids)
@@ -150,7 +160,7 @@ class NodeRows:
         return bool(self._storage.rows.fact[row, NODE_FLAGS] & ACTIVE)
 
     def devices(self, row: int) -> tuple[Device, ...]:
-        """By column: the node's cards, then those only pods speak of."""
+        """By column: the node's cards, then cards that only pods name."""
         return self.nodes[row].devices + self._ghosts.get(row, ())
 
     def columns(self, row: int) -> Mapping[str, int]:
@@ -158,12 +168,12 @@ class NodeRows:
         return {uuid: n for n, uuid in enumerate(self.names[row][1])}
 
     def lend_names(self) -> list[Names]:
-        """The list as it is now: changes are made to a copy from here on."""
+        """The list as it is now: later changes are made to a copy."""
         self._names_lent = True
         return self.names
 
     def mask(self, rules: NodeRules) -> int:
-        """The static class of a pod's node rules; a new one is held against every node."""
+        """The static class of a pod's node rules. A new class is checked against every node."""
         known = self._masks.get(rules)
         if known is None:
             known = self._masks[rules] = self._free_masks.pop() if self._free_masks else OWN + 1 + len(self._masks)
@@ -178,25 +188,28 @@ class NodeRows:
         return len(self._masks) > self.masks_limit
 
     def keep_masks(self, used: Collection[int]) -> None:
-        """Forget the classes that nothing refers to; their numbers serve others."""
+        """Forget unused classes; their numbers are used again."""
         dropped = [rules for rules, mask in self._masks.items() if mask not in used and rules != ANY_NODE]
         numbers = [self._masks.pop(rules) for rules in dropped]
         self._free_masks = sorted((*self._free_masks, *numbers), reverse=True)
         self.masks_limit = max(SWEEP_FROM, 2 * len(self._masks))
 
     def drop_masks_since(self, count: int) -> None:
-        """Forget the classes that came after there were so many."""
+        """Forget all classes but the first `count`."""
         numbers = [self._masks.pop(rules) for rules in list(self._masks)[count:]]
         first = OWN + 1 + count + len(self._free_masks)  # numbers that were never given out before
         self._free_masks = sorted((*self._free_masks, *(n for n in numbers if n < first)), reverse=True)
 
     @property
     def classes(self) -> int:
-        """Static classes that are known."""
+        """The number of known static classes."""
         return len(self._masks)
 
     def _refusals(self, rules: NodeRules) -> list[int]:
-        """By row. Nodes that look alike to the rules are asked once: thousands of nodes have a few zones and pools."""
+        """The rules' refusal by row.
+
+        Nodes that are equal for the rules are checked once: most clusters have few zones and pools.
+        """
         if rules.looks_at_names:
             return [int(rules.refusal(node)) for node in self.static]
         keys = rules.keys(self.static)
@@ -204,7 +217,7 @@ class NodeRows:
         return [said[key] for key in keys]
 
     def write_own_mask(self, rules: NodeRules, refusals: Bytes) -> int:
-        """For one decision: the rules' class, and these refusals where it has none."""
+        """Write mask OWN for one decision: the rules' class, and these refusals where the class has none."""
         known, size = self.mask(rules), len(self.nodes)
         masks = self._storage.masks
         static = masks[known, :size]
@@ -212,8 +225,10 @@ class NodeRows:
         return OWN
 
     def rank(self) -> None:
-        """Bring the order of names up to date, by which ties are broken. Nodes that are gone come last: how many
-        there are must not change what a policy that reads ranks makes of the others."""
+        """Update the ranks of nodes by name, which break ties. Inactive nodes come last.
+
+        Their number must not change the result of a policy that reads ranks.
+        """
         if self._ranks_stale:
             rows = self._storage.rows
             by_name = np.array([self.row_of[name] for name in sorted(self.row_of)], dtype=np.int64)
@@ -240,7 +255,7 @@ class NodeRows:
                     rows.link[row, x, y] = max(0, min(score, HIGHEST_LINK))
 
     def _write_cards(self, row: int, first: int) -> None:
-        """Those from column `first` on."""
+        """Write the cards from column `first` on."""
         cards, bits, sums = [], 0, [0, 0, 0]
         for device in self.devices(row)[first:]:
             kind = self._intern.kind(device)
@@ -255,7 +270,7 @@ class NodeRows:
             rows.sums[row, :3] += sums
 
     def _card(self, device: Device, kind: int) -> tuple[int, ...]:
-        """As `rows.card` has it, field by field: size, VENDOR, KIND, UUID, NUMA, INDEX, FLAGS."""
+        """The card's fields in `rows.card`: size, VENDOR, KIND, UUID, NUMA, INDEX, FLAGS."""
         return (
             capacity(device.slots),
             capacity(device.memory_mib),
@@ -272,7 +287,7 @@ class NodeRows:
         )
 
     def _hardware(self, row: int) -> bytes:
-        """A digest of everything but names that a row says of its node."""
+        """A digest of everything in a row but names."""
         rows = self._storage.rows
         cards = int(rows.fact[row, CARDS])
         nameless = rows.card[row, :cards].copy()
@@ -284,14 +299,14 @@ class NodeRows:
         return made_of.digest()
 
     def _own_names(self) -> list[Names]:
-        """The list to write into."""
+        """The list to write into: a copy if decisions read the current one."""
         if self._names_lent:
             self.names, self._names_lent = list(self.names), False
         return self.names
 
 
 def _ghost(known: Device | None, uuid: str) -> Device:
-    """A card in use that its node does not register: kept on the books, never given to anyone."""
+    """A card in use that its node does not register: it is booked, and no pod is placed on it."""
     if known is None:
         return Device(
             uuid, index=NONE, vendor="", model="unknown", memory_mib=0, compute_milli=0, slots=0, quarantined=True

@@ -1,4 +1,4 @@
-"""Pods as the kernel wants them: each distinct request looked up once, many pods laid out as arrays."""
+"""Pods in the form of the kernel: each distinct request is looked up once, and many pods become arrays."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
 
 class Signature(NamedTuple):
-    """What the kernel needs to know of a pod's request."""
+    """What the kernel needs of a pod's request."""
 
     profile: Profile
     shape: int
     mask: int
-    entries: int  # cards it is given
-    draws: bool  # a policy of its profile rolls dice, so nothing can be kept
-    plain: bool  # one ask at the most, and no NUMA binding
-    line: int  # in rows.peers, of its owner; NOBODY where the policy does not look at it
-    kept: tuple[object, ...]  # the very objects the key is made of, so that their ids stay theirs
+    entries: int  # the number of cards that it gets
+    draws: bool  # a policy of its profile draws random numbers, so nothing can be kept
+    plain: bool  # at most one ask, and no NUMA binding
+    line: int  # of its owner in rows.peers; NOBODY if the policy does not read it
+    kept: tuple[object, ...]  # the objects of the key, so that no other object gets their ids
 
 
 class Allowances(Protocol):
-    """What quotas leave to a pod's namespace; engine/rights/quota.py knows the quotas."""
+    """What quotas leave to a pod's namespace; engine/rights/quota.py implements it."""
 
     def apply_to(self, pod: Pod) -> bool: ...
 
@@ -44,7 +44,7 @@ def unlimited(vendors: Names) -> Ints:
 
 
 class Requests:
-    """Turns pods into signatures and batches. Knows the ledger's numbering, decides nothing."""
+    """Turns pods into signatures and batches, with the ledger's numbers. Decides nothing."""
 
     def __init__(self, ledger: Ledger, quotas: Allowances, arguments: Mapping[str, Mapping[str, Any]]) -> None:
         self._ledger, self._quotas = ledger, quotas
@@ -53,7 +53,7 @@ class Requests:
         self._styles: dict[Profile, Ints] = {}
         self._signatures: dict[tuple[Any, ...], Signature] = {}
         self._profiles: dict[Profile, Profile] = {}  # equal profiles become one object
-        self._single: dict[int, Batch] = {}  # id of a profile kept above -> a batch of one pod, used again and again
+        self._single: dict[int, Batch] = {}  # id of a profile kept above -> a batch of one pod, used many times
         for name in self.given:
             if name not in NODE_POLICIES:
                 raise ValueError(f"policyArguments.{name}: no such node policy; there is {', '.join(NODE_POLICIES)}")
@@ -71,7 +71,7 @@ class Requests:
         return found
 
     def batch(self, pods: Sequence[Pod], signatures: Sequence[Signature], needs: Sequence[tuple[int, int]]) -> Batch:
-        """Pods of one profile. `needs` has (pods, how many of them must be placed) per group."""
+        """Pods of one profile. `needs` has (pods, how many of them must be placed) for each group."""
         ledger, vendors = self._ledger, self._ledger.intern.vendors
         at: dict[int, int] = {}  # id of a signature -> its place among the distinct ones
         kinds = np.array([at.setdefault(id(signature), len(at)) for signature in signatures], dtype=np.int64)
@@ -86,7 +86,7 @@ class Requests:
         )
 
     def stream_batch(self, stream: Stream, signatures: Sequence[Signature]) -> Batch:
-        """A stream whose templates have these signatures, all of one profile and under no quota."""
+        """A stream whose templates have these signatures, all of one profile and without a quota."""
         kinds, templates, owner = stream.kinds, stream.templates, self._ledger.owner
         owners = np.array([owner(pod) if pod.owner else NOBODY for pod in templates], dtype=np.int64)[kinds]
         draws = None
@@ -108,7 +108,7 @@ class Requests:
         quota: Ints,
         fresh: bool,
     ) -> Batch:
-        """Pod n has the request `signatures[kinds[n]]`."""
+        """The arrays. Pod n has the request `signatures[kinds[n]]`."""
         profile, count = signatures[0].profile, len(kinds)
         lines = self._lines(signatures, fresh)
         cards = lines[4][kinds]
@@ -131,7 +131,7 @@ class Requests:
         )
 
     def batch_of_one(self, pod: Pod, signature: Signature) -> Batch:
-        """The usual event, of a pod under no quota: the arrays of the last one, written over."""
+        """A batch for one pod without a quota, the usual event: overwrites the arrays of the last one."""
         profile, vendors = id(signature.profile), len(self._ledger.intern.vendors)
         batch = self._single.get(profile)
         if batch is None or len(batch.taken) < signature.entries or len(batch.quota) < vendors:
@@ -146,11 +146,11 @@ class Requests:
         return batch
 
     def draw(self, key: str) -> int:
-        """A pod's own number for policies that roll dice: the same at every try, in any order."""
+        """The pod's number for policies that draw random numbers: the same at every try, in any order."""
         return crc32(key.encode())
 
     def arguments(self, name: str) -> Ints:
-        """A node policy's arguments as the kernel wants them."""
+        """A node policy's arguments in the form of the kernel."""
         if name not in self._args:
             try:
                 flat = NODE_POLICIES[name].arguments(self.given.get(name, {}), self._ledger.intern.pin_column)
@@ -161,7 +161,7 @@ class Requests:
         return self._args[name]
 
     def forget(self) -> None:
-        """Numbers of shapes and classes may mean something else from now on: look everything up again."""
+        """Look everything up again: numbers of shapes and classes may have another meaning from now on."""
         for kept in (self._signatures, self._profiles, self._styles, self._single):
             kept.clear()
 
@@ -186,7 +186,7 @@ class Requests:
             return FRESH, FRESH
         profile, room = signature.profile, self._ledger.vectors
         whole: tuple[object, ...] = (profile.node, profile.device, signature.shape, signature.mask)
-        if signature.line != NOBODY:  # the line may have been another owner's
+        if signature.line != NOBODY:  # the line may have belonged to another owner
             whole = (*whole, self._ledger.storage.peers_since[signature.line])
         policy = NODE_POLICIES[profile.node]
         if policy.sees_request and policy.offer is None:
@@ -195,7 +195,10 @@ class Requests:
         return room.slot(profile.node), room.slot(whole)
 
     def _lines(self, signatures: Sequence[Signature], fresh: bool) -> Ints:
-        """[5, request]: shape, mask, scores, candidates, cards. Too many requests are scored afresh."""
+        """[5, request]: shape, mask, scores, candidates, cards.
+
+        If there are too many requests, no scores are kept for them.
+        """
         fresh = fresh or len(signatures) + 2 >= self._ledger.vectors.limit
         lines = [(s.shape, s.mask, *self._kept(s, fresh), s.entries) for s in signatures]
         return np.array(lines, dtype=np.int64).T.copy()

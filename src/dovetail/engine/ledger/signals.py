@@ -1,4 +1,4 @@
-"""Measured load by row. Knows what was measured and where it is written, not who measures or who reads it."""
+"""Measured load by row: the last measurements, and their place in the arrays."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from dovetail.policies.rows import NOT_MEASURED
 
 ColumnsOf = Callable[[int], Mapping[str, int]]  # row -> UUID -> column
 
-MOST_LOAD = 10**6  # per mille: policies may multiply and add without a look at what was sent
+MOST_LOAD = 10**6  # per mille: policies may multiply and add without overflow
 
 
 class SignalRows:
-    """The last measurement of each node that is there. A node that is gone has none, nor has one that comes back; the
-    same holds for a card."""
+    """The last measurement of each active node. A node or card that is gone has none, also after it comes back."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -29,7 +28,7 @@ class SignalRows:
         return self._known.get(row)
 
     def measure(self, row: int, signals: NodeSignals, columns: Mapping[str, int], undoable: bool) -> None:
-        """Keep a measurement, unless a later one is known. The row moves where it says something new."""
+        """Keep a measurement, unless a later one is known. The row is marked as changed if the values are new."""
         known = self._known.get(row)
         if known is not None and signals.measured_at < known.measured_at:
             return
@@ -38,17 +37,20 @@ class SignalRows:
         self._put(row, signals, columns)
 
     def write(self, row: int, active: bool, columns_of: ColumnsOf) -> None:
-        """The row is written anew, perhaps with other cards in other columns, and moves for that reason."""
+        """Write the measurement again after the row was written, perhaps with other cards in other columns."""
         known = self._known.get(row)
-        if known is not None:  # else its arrays say so already
+        if known is not None:  # else the arrays are already empty
             self._lay_out(row, known if active else None, columns_of(row))
 
     def forget(self, row: int) -> None:
-        """The row is taken away."""
+        """Forget the measurement of a row that is removed."""
         self._known.pop(row, None)
 
     def watch(self, depth: int, columns_of: ColumnsOf) -> Callable[[], None]:
-        """A transaction starts, the `depth`-th of those that are open: returns how to undo what is measured in it."""
+        """Called when a transaction starts, the `depth`-th open one.
+
+        Returns a function that undoes its measurements.
+        """
         if depth == 1:
             self._before.clear()
         mark = len(self._before)
@@ -56,7 +58,7 @@ class SignalRows:
         def undo() -> None:
             while len(self._before) > mark:
                 row, known = self._before.pop()
-                if row in self._known:  # else the node left meanwhile, and nothing is known of it
+                if row in self._known:  # else the node left meanwhile, and its measurement is forgotten
                     self._put(row, known, columns_of(row))
 
         return undo
@@ -69,7 +71,7 @@ class SignalRows:
             touch_measured(self._storage.state(), row)
 
     def _lay_out(self, row: int, signals: NodeSignals | None, columns: Mapping[str, int]) -> None:
-        """Write the arrays, and keep what they are made of: nothing of cards that the row does not have."""
+        """Write the arrays and keep the measurement, without cards that the row does not have."""
         rows = self._storage.rows
         rows.signal[row] = rows.card_signal[row] = NOT_MEASURED
         if signals is None:

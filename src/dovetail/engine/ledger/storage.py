@@ -1,4 +1,4 @@
-"""The ledger's arrays and how they grow. Knows sizes and free lists, not what a node or a pod is."""
+"""The ledger's arrays and how they grow: sizes and free lists, without knowledge of nodes and pods."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PER_NODE = tuple(
 )  # first axis is the node
 
 
-LINES_FROM = 64  # owners that are counted; below, looking for those without pods costs more than it saves
+LINES_FROM = 64  # counted owners; below, a search for owners without pods costs more than it saves
 
 
 def zeros(*shape: int) -> Any:
@@ -55,7 +55,7 @@ def zeros(*shape: int) -> Any:
 
 
 class Storage:
-    """Every array the kernel touches. `state` hands them out; after any method that grows, ask again."""
+    """Every array that the kernel uses. Call `state` again after any method that may grow an array."""
 
     def __init__(self, interner: Interner) -> None:
         self.intern = interner
@@ -90,13 +90,16 @@ class Storage:
         self.heads: Ints = zeros(HEADS)
         self.heads[FREE_POD] = self.heads[FREE_ENTRY] = NONE
         self._state: State | None = None
-        self.peers_since: list[int] = []  # by line of rows.peers: a number of its own for each owner that had it
+        self.peers_since: list[int] = []  # by line of rows.peers: a new number for each owner that gets the line
         self._peers_given = 0
         self._free_lines: list[int] = []
-        self.lines_limit = LINES_FROM  # more lines than this: time to look for those that nothing uses
+        self.lines_limit = LINES_FROM  # more lines than this: search for unused ones
 
     def state(self) -> State:
-        """A name that needs room (a resource, a vendor) also makes new `wants`, so two looks tell if all is well."""
+        """The arrays, up to date.
+
+        New names (a resource, a vendor) also make new `wants`, so two comparisons are enough.
+        """
         current = self._state
         if current is None or current.wants is not self.intern.wants or current.vectors is not self.vectors.arrays:
             self.fit_columns()
@@ -127,7 +130,7 @@ class Storage:
         return row
 
     def drop_last_row(self) -> None:
-        """As before the last row was added; everything kept about rows is forgotten."""
+        """Remove the last row; everything kept about rows is forgotten."""
         self.size -= 1
         for field in PER_NODE:
             getattr(self.rows, field)[self.size] = _fill(field)
@@ -151,11 +154,11 @@ class Storage:
 
     @property
     def lines(self) -> int:
-        """Lines of rows.peers in use."""
+        """The number of lines of rows.peers in use."""
         return len(self.peers_since) - len(self._free_lines)
 
     def add_peers(self) -> int:
-        """A line of pods per node, all zero."""
+        """A line of pod counts by node, all zero."""
         self._peers_given += 1
         if self._free_lines:
             line = self._free_lines.pop()
@@ -168,12 +171,12 @@ class Storage:
         return line
 
     def drop_owners(self, owners: list[int]) -> None:
-        """Owners without pods: their lines are zero already and serve others."""
+        """Forget owners without pods: their lines are zero already and are used again."""
         self.take_back_lines(owners)
         self.lines_limit = max(LINES_FROM, 2 * self.lines)
 
     def take_back_lines(self, owners: list[int]) -> None:
-        """These owners are not counted any more."""
+        """Stop counting these owners."""
         known = [owner for owner in owners if owner < len(self.book.peer_row)]
         lines = [int(line) for line in self.book.peer_row[known] if line != NONE]
         self.book.peer_row[known] = NONE
@@ -181,7 +184,7 @@ class Storage:
         self._free_lines = sorted((*self._free_lines, *lines), reverse=True)
 
     def empty_book(self) -> None:
-        """No pod holds anything, whatever the book says now. The rows must be written anew."""
+        """Drop everything that pods hold, whatever the book says now. The rows must be written again."""
         pod, entry = np.zeros_like(self.book.pod), np.zeros_like(self.book.entry)
         pod[:, POD_ROW] = NONE
         self.heads[[FREE_POD, FREE_ENTRY]] = NONE
@@ -193,7 +196,7 @@ class Storage:
         self._state = None
 
     def make_room(self, pods: int, entries: int, journal: int = 0) -> None:
-        """Enough free slots for what the kernel may add in one call."""
+        """Make enough free slots for what the kernel may add in one call."""
         heads = self.heads
         if heads.item(FREE_PODS) < pods:
             self._grow_pods(pods)
@@ -206,7 +209,7 @@ class Storage:
         self.fit_scratch(entries)
 
     def fit_columns(self) -> None:
-        """As many resource columns everywhere as there are names."""
+        """Make as many resource columns everywhere as there are names."""
         rows = self.rows
         if len(self.intern.columns) > rows.cap.shape[1]:
             count = len(self.intern.columns)
@@ -221,7 +224,7 @@ class Storage:
             self.intern.widen(self.rows.cap.shape[1])
 
     def fit_cards(self, count: int) -> None:
-        """Room for as many cards on every node."""
+        """Make room for this many cards on every node."""
         if count > self.rows.card.shape[1]:
             rows = self.rows
             names = ("card", "held", "free", "left", "card_signal")
@@ -231,7 +234,7 @@ class Storage:
             self._state = None
 
     def fit_links(self, cards: int) -> None:
-        """Room for the pair scores of as many cards: only nodes that state some need it (`link_between`)."""
+        """Make room for the pair scores of this many cards: only nodes with pair scores need it (`link_between`)."""
         if cards > self.rows.link.shape[1]:
             link = zeros(len(self.rows.link), cards, cards)
             link[:, : self.rows.link.shape[1], : self.rows.link.shape[2]] = self.rows.link
@@ -261,7 +264,7 @@ class Storage:
 
 
 def _fill(field: str) -> int:
-    """What stands in a row or column of which nothing is known."""
+    """The value of a row or column without data."""
     return NOT_MEASURED if field in ("signal", "card_signal") else 0
 
 

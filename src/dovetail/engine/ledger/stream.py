@@ -1,7 +1,6 @@
-"""Many lone pods that differ from a few templates in nothing but their names: what a replay or a large Deployment is.
+"""Many lone pods that differ from a few templates only in their names, as in a replay or a large Deployment.
 
-`Scheduler.place` takes any sequence of groups; of a stream it looks at the templates only, and decides an order of
-magnitude faster.
+`Scheduler.place` takes any sequence of groups. For a stream it checks only the templates, and is ten times as fast.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dovetail.policies.rows import Ints
 
 
 class Pods(NamedTuple):
-    """Pods side by side. A pod is its template under its own UID, where the template has another."""
+    """Pods side by side. If a template has another UID, the pod is the template with the pod's UID."""
 
     uids: Sequence[str]
     templates: npt.NDArray[Any]  # of Pod
@@ -30,7 +29,7 @@ def pods_of(pods: Sequence[Pod]) -> Pods:
 
 
 class Stream(Sequence[Group]):
-    """Pod n is `templates[kinds[n]]` with the name and UID `uids[n]`."""
+    """A sequence of groups: pod n is `templates[kinds[n]]` with the name and UID `uids[n]`."""
 
     __slots__ = ("_template", "kinds", "templates", "uids")
 
@@ -56,7 +55,7 @@ class Stream(Sequence[Group]):
         return self._group(range(len(self))[n])
 
     def counted(self) -> list[tuple[Pod, int]]:
-        """The templates in use, and how often."""
+        """The templates in use, and how often each is used."""
         times = np.bincount(self.kinds, minlength=len(self.templates)).tolist()
         return [(pod, count) for pod, count in zip(self.templates, times, strict=True) if count]
 

@@ -1,4 +1,4 @@
-"""Room for kept scores and candidates, by what they are for; the least recently used make way."""
+"""Storage for kept scores and candidates, by key; the least recently used are dropped."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ MOST = 2048
 
 
 class VectorRoom:
-    """Hands out vector numbers. Number 0 is never handed out."""
+    """Gives out vector numbers. Number 0 is never given out."""
 
     def __init__(self, rows: int) -> None:
         self._slots: OrderedDict[Hashable, int] = OrderedDict()
         self.resize(rows)
 
     def resize(self, rows: int) -> None:
-        """Room for more rows; everything kept is forgotten."""
+        """Make room for more rows; everything kept is forgotten."""
         rows = -(-rows // BLOCK) * BLOCK
         self._slots.clear()
         self.limit = max(8, min(MOST, BUDGET // (rows * 10)))
         self.arrays = _arrays(min(64, self.limit), rows)
 
     def slot(self, key: Hashable) -> int:
-        """The vector of this key, its own or taken from the one used longest ago."""
+        """The vector of this key: its own, or that of the least recently used key."""
         slot = self._slots.get(key)
         if slot is not None:
             self._slots.move_to_end(key)
@@ -45,12 +45,12 @@ class VectorRoom:
         return slot
 
     def clear(self) -> None:
-        """What vectors are for has changed its numbers: hand all of them out anew."""
+        """Give out all vectors again: the numbers in their keys have changed."""
         self._slots.clear()
         self.forget()
 
     def forget(self) -> None:
-        """Nothing kept is to be trusted: score everything again."""
+        """Drop all kept values: everything is scored again."""
         self.arrays.seen[:] = self.arrays.scored[:] = NONE
 
     def _add_room(self) -> None:
@@ -71,7 +71,7 @@ def _arrays(count: int, rows: int) -> Vectors:
     blocks = rows // BLOCK
     quarters = -(-blocks // BLOCK)
     return Vectors(
-        score=np.empty((count, rows)),  # written before it is read, as what follows
+        score=np.empty((count, rows)),  # written before it is read, like the following arrays
         scored=np.full(count, NONE, dtype=np.int64),
         refused=np.empty((count, rows), dtype=np.uint8),
         best=np.empty((count, blocks), dtype=np.int64),

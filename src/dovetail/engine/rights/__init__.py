@@ -1,1 +1,1 @@
-"""Who may have how much: namespace quotas, and the members of gangs that hold a place."""
+"""Limits and turns: namespace quotas, gang members that hold a place, GPU time of jobs, preemption, rounds."""

@@ -1,6 +1,6 @@
-"""How many members of each gang hold a place, counted from the ledger: no group that waits carries a number of its own.
+"""How many members of each gang hold a place, counted from the ledger; waiting groups do not store this number.
 
-A number that is carried along is wrong as soon as a member leaves, and a gang of which "one runs" is then split.
+A stored number would be wrong as soon as a member leaves, and the gang would then be split.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dovetail.model.pod import Group, Pod
 
 
 class Members:
-    """A witness of the ledger, from the first gang on that it is asked about."""
+    """A witness of the ledger, from the first call for a gang on."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -30,7 +30,7 @@ class Members:
         self._count.clear()
 
     def holding(self, name: str) -> int:
-        """Members that hold a place, bound or reserved. A pod that is being deleted is no member any more."""
+        """The number of members that hold a place, bound or reserved. A pod that is being deleted is not counted."""
         if not self._attends:
             self._attends = True
             self._ledger.attend(self, True)
@@ -39,7 +39,10 @@ class Members:
         return self._count.get(name, 0)
 
     def current(self, group: Group) -> Group:
-        """The group with the members that hold a place now. A group that its pods do not name is taken as it is."""
+        """The group with the number of members that hold a place now.
+
+        A group that its pods do not name is not changed.
+        """
         if group.pods[0].group != group.name:
             return group
         holding = self.holding(group.name) - sum(pod.uid in self._ledger.pods for pod in group.pods)

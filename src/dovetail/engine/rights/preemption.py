@@ -1,8 +1,8 @@
-"""Preemption: a place for a whole group, found on the ledger, and the pods that must yield for it.
+"""Preemption: find a place for a whole group on the ledger, and the pods that must yield for it.
 
-All candidates are released in a transaction, the group is placed with all rules, and every candidate that still fits
-beside it is given back, the one that costs most first. The transaction is undone: pods hold their places until they
-have ended. So the outcome is known before any running pod is disturbed, and no pod is stopped that need not be.
+In a transaction, all candidates are released and the group is placed with all rules. Then every candidate that still
+fits is booked again, the most expensive first. The transaction is undone: pods hold their places until they have ended.
+So the outcome is known before any running pod is stopped, and only pods that must yield are stopped.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Fits = Callable[[Pod, str, tuple[Share, ...], bool], bool]
 
 class PreemptionPlan(NamedTuple):
     decisions: Sequence[Decision]  # of the group's pods
-    victims: tuple[Candidate, ...]  # all of them are needed, the cheapest first
+    victims: tuple[Candidate, ...]  # all of them are needed, cheapest first
 
 
 class Preemption:
-    """`place` decides a group and books it; `fits` says whether a pod could have this place as the ledger stands."""
+    """`place` decides a group and books it; `fits` checks whether a pod could have a place with the ledger as it is."""
 
     def __init__(self, policy: Yielding, ledger: Ledger, service: Service, place: Place, fits: Fits) -> None:
         self.policy = policy
         self._ledger, self._service, self._place, self._fits = ledger, service, place, fits
-        self._plans: dict[str, PreemptionPlan] = {}  # group -> what was begun for it
+        self._plans: dict[str, PreemptionPlan] = {}  # group -> the plan whose victims are being stopped
 
     def plan(self, group: Group) -> PreemptionPlan | None:
-        """None: the group waits for pods that are ending already, or no pods that may yield would help."""
+        """The plan for a group. None: the group waits for pods that are ending, or stopping pods would not help."""
         if self._waits(group):
             return None
         candidates = self._candidates(group)
@@ -53,22 +53,24 @@ class Preemption:
         return PreemptionPlan(decisions, tuple(reversed(victims)))
 
     def begin(self, group: Group, plan: PreemptionPlan) -> None:
-        """The victims are being stopped for the group."""
+        """Keep the plan: its victims are being stopped for the group."""
         self._plans[group.name] = plan
 
     def forget(self, name: str) -> None:
-        """The group is placed, or gone."""
+        """Drop the plan: the group is placed, or gone."""
         self._plans.pop(name, None)
 
     def carry_out(self, group: Group) -> list[Decision] | None:
-        """Reserve for the group exactly the places that were planned, once its victims have ended. None: they have not
-        ended, or the places are gone, or no longer allowed."""
+        """Reserve exactly the planned places for the group, after its victims have ended.
+
+        None: they have not ended, or the places are gone, or no longer allowed.
+        """
         plan = self._plans.get(group.name)
         if plan is None or self._waits(group):
             return None
         self.forget(group.name)
         planned = {decision.uid: decision for decision in plan.decisions}
-        if planned.keys() != {pod.uid for pod in group.pods}:  # some of the pods are others by now
+        if planned.keys() != {pod.uid for pod in group.pods}:  # some pods were replaced
             return None
         wanted = [(pod, planned[pod.uid]) for pod in group.pods if planned[pod.uid].placed]
         with self._ledger.transaction() as transaction:
@@ -85,7 +87,7 @@ class Preemption:
         return plan is not None and any(held.pod.uid in self._service.stopping for held in plan.victims)
 
     def _candidates(self, group: Group) -> list[Candidate]:
-        """Pods that may yield, the cheapest first. Reservations and pods that are ending are not among them."""
+        """Pods that may yield, cheapest first, without reservations and pods that are ending."""
         facts, found = self._service.of(group), []
         for uid in self._ledger.pods:
             if uid in self._service.stopping or self._ledger.is_reserved(uid):
@@ -100,7 +102,7 @@ class Preemption:
         return [held for _, _, _, held in sorted(found, key=lambda one: one[:3])]
 
     def _give_back(self, held: Candidate, shares: tuple[Share, ...], placed: Sequence[tuple[Pod, Decision]]) -> bool:
-        """Book the pod again where it is, if it and the group's pods can be there together."""
+        """Book the pod again in its place, if it and the group's pods fit together; returns whether they do."""
         if not self._fits(held.pod, held.node, shares, True):
             return False
         self._ledger.book_observed(held.pod, held.node, shares, assumed=False)
@@ -111,7 +113,7 @@ class Preemption:
 
     @staticmethod
     def _concerns(pod: Pod, decision: Decision, held: Candidate) -> bool:
-        """Whether the running pod could be in the way of this placement: on the same node, or by rules between pods."""
+        """Whether the running pod could prevent this placement: on the same node, or by rules between pods."""
         related = pod.relations is not ALONE or held.pod.relations is not ALONE
         return related or decision.node == held.node
 

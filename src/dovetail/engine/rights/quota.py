@@ -19,24 +19,24 @@ Held = tuple[Device, int, int, int]  # a card, and what a pod has of it: slots, 
 
 
 class Quotas:
-    """A witness of the ledger: who is in a namespace that has quotas."""
+    """A witness of the ledger: the pods in namespaces with quotas."""
 
     def __init__(self, quotas: Sequence[Quota], ledger: Ledger) -> None:
         self._ledger = ledger
         self._of: dict[str, list[Quota]] = {}  # namespace -> its quotas
-        self._inside: dict[str, dict[str, None]] = {}  # namespace with quotas -> UIDs, in the order they came
+        self._inside: dict[str, dict[str, None]] = {}  # namespace with quotas -> UIDs in order of arrival
         for quota in quotas:
             self.set(quota)
         ledger.witnesses.append(self)
 
     def set(self, quota: Quota) -> None:
-        """New or different."""
+        """Store a quota that is new or changed."""
         self.drop(quota.namespace, quota.name)
         if quota.namespace not in self._of:
             held, inside = self._ledger.pods, self._inside.setdefault(quota.namespace, {})
             inside.update((uid, None) for uid in held if held.pod(uid).namespace == quota.namespace)
         others = self._of.get(quota.namespace, ())
-        self._of[quota.namespace] = sorted((*others, quota), key=lambda one: one.name)  # in whichever order they came
+        self._of[quota.namespace] = sorted((*others, quota), key=lambda one: one.name)  # arrival order does not matter
         self._ledger.attend(self, True)
 
     def drop(self, namespace: str, name: str) -> None:
@@ -66,10 +66,10 @@ class Quotas:
         return pod.namespace in self._of
 
     def refusal(self, pod: Pod) -> str | None:
-        """Which quota the pod would break and by how much, as the API server would say at creation."""
+        """The quota that the pod would exceed, and by how much, in the API server's words at creation; None = none."""
         for quota in self._of.get(pod.namespace, ()):
             if pod.uid in quota.waiting:
-                continue  # the API server has admitted the pod, and counts it since then
+                continue  # the API server has admitted the pod, and counts it already
             for resource, hard in sorted(quota.hard.items()):
                 asked = pod.quota_use.get(resource, 0)
                 used = self._used(quota, resource)
@@ -78,7 +78,7 @@ class Quotas:
         return None
 
     def allowance(self, pod: Pod, vendors: Names) -> Ints:
-        """[vendor, 2]: MiB and milli that the namespace may still take."""
+        """[vendor, 2]: MiB and milli that the namespace may still use."""
         left = unlimited(vendors)
         for quota in self._of.get(pod.namespace, ()):
             for column, limits in enumerate((quota.device_memory_mib, quota.device_compute_milli)):
@@ -90,7 +90,7 @@ class Quotas:
         return left
 
     def device_limits(self, pod: Pod) -> str:
-        """What the namespace may have of cards, and has: `quota q: NVIDIA memory 6,000 of 8,000 MiB in use`."""
+        """The namespace's limits for cards, and their use: `quota q: NVIDIA memory 6,000 of 8,000 MiB in use`."""
         parts = []
         for quota in self._of.get(pod.namespace, ()):
             for column, (what, unit, limits) in enumerate(
@@ -102,7 +102,7 @@ class Quotas:
         return "; ".join(parts)
 
     def _used(self, quota: Quota, resource: str) -> int:
-        """By pods that hold a node, and by those that wait and exist already."""
+        """The use by pods that hold a node, and by waiting pods that exist already."""
         held = self._ledger.pods
         placed = (held.pod(uid).quota_use for uid in self._inside[quota.namespace] if uid not in quota.waiting)
         return sum(use.get(resource, 0) for use in (*placed, *quota.waiting.values()))
@@ -121,8 +121,11 @@ class Quotas:
 
 
 def _as_many_as_asked(pod: Pod, vendor: str, held: list[Held]) -> list[Held]:
-    """Of the pod's cards of this vendor no more than it asks for, the largest: more are booked where its record is not
-    believed. A card that its node does not register has no vendor: it is counted where the pod asks for the vendor."""
+    """The pod's cards of this vendor, at most as many as it asks for, largest first.
+
+    More are booked if its record is not trusted. A card that its node does not register has no vendor: it counts for a
+    vendor that the pod asks for.
+    """
     asked = sum(ask.count for container in pod.containers for ask in container.asks if ask.vendor == vendor)
     mine = [one for one in held if one[0].vendor in (vendor, "")]
     return mine if len(mine) <= asked else sorted(mine, key=lambda one: one[1:], reverse=True)[:asked]

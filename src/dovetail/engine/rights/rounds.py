@@ -14,14 +14,14 @@ REASON = "its job may not run in this round"
 
 
 class Rounds:
-    """Before the first round every job may run."""
+    """The jobs that may run. Before the first round, every job may run."""
 
     def __init__(self, policy: Round, ledger: Ledger, service: Service) -> None:
         self._policy, self._ledger, self._service = policy, ledger, service
-        self._entitled: dict[str, int] | None = None  # job -> its place among those that may run
+        self._entitled: dict[str, int] | None = None  # job -> its place among the jobs that may run
 
     def begin(self, waiting: Iterable[Group]) -> list[Pod]:
-        """Ask who may run; returns the pods of jobs that run and may not, in the order of the queue."""
+        """Decide which jobs may run; returns the pods of running jobs that may not, in the order of the queue."""
         pods = [self._ledger.pods.pod(uid) for uid in self._ledger.pods]
         running = {job_of(pod): pod for pod in pods if gpus_of(pod)}
         held = [
@@ -38,7 +38,7 @@ class Rounds:
         )
 
     def place_of(self, job: str) -> int | None:
-        """The job's place among those that may run; None = it may not."""
+        """The job's place among the jobs that may run; None = it may not run."""
         return 0 if self._entitled is None else self._entitled.get(job)
 
     def _gpus(self) -> float:

@@ -1,4 +1,4 @@
-"""What is known of jobs: the GPU time that each has had, and how often it was stopped. A witness of the ledger."""
+"""The GPU time of each job, and how often it was stopped. A witness of the ledger."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from dovetail.model.device import WHOLE_COMPUTE
 from dovetail.model.pod import Group, Pod, tenant_of
 from dovetail.policies.orders import JobFacts
 
-MAX_STOPPED_JOBS = 10_000  # stopped jobs that are remembered until they come back
+MAX_STOPPED_JOBS = 10_000  # stopped jobs that are kept until they come back
 
 
 def job_of(pod: Pod) -> str:
-    """The name of the group that the pod is in."""
+    """The name of the pod's group."""
     return pod.group or pod.key
 
 
 def gpus_of(pod: Pod) -> float:
-    """GPUs that the pod asks for. A part of a card counts by its compute; where no compute is asked for, as a card."""
+    """GPUs that the pod asks for.
+
+    A part of a card counts by its compute; without a compute request it counts as a card.
+    """
     asks = (ask for container in pod.containers for ask in container.asks)
     return sum(ask.count * (ask.compute_milli or WHOLE_COMPUTE) for ask in asks) / WHOLE_COMPUTE
 
@@ -34,13 +37,13 @@ class _Account:
 
 
 class Service:
-    """Counts from the moment on that somebody asks (`attend`): runs that do not ask pay nothing."""
+    """Counts from `attend` on: runs that do not call it have no cost."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._accounts: dict[str, _Account] = {}  # job -> what it has had
+        self._accounts: dict[str, _Account] = {}  # job -> its GPU time and stops
         self.stopping: dict[str, str] = {}  # UID of a pod that was told to stop and has not ended -> its job
-        self._stopped: dict[str, None] = {}  # jobs that hold nothing because they were stopped, the oldest first
+        self._stopped: dict[str, None] = {}  # jobs that hold nothing because they were stopped, oldest first
         self.attends = False
         self.now = 0.0
 
@@ -62,23 +65,29 @@ class Service:
         account.gpus -= gpus_of(pod)
         account.pods -= 1
         if account.pods == 0:
-            account.gpus = 0.0  # no rest of a sum of fractions
+            account.gpus = 0.0  # no remainder of a sum of fractions
 
     def clear(self, reserved: Collection[str]) -> None:
-        """No pod holds anything until it comes anew. What each job has had stays."""
+        """Drop all pods until they are booked again. The time of each job stays."""
         for job, account in self._accounts.items():
             self._settled(job)
             account.gpus, account.pods = 0.0, 0
 
     def stop(self, pod: Pod) -> None:
-        """The scheduler takes the pod's place away. Pods of a job that are stopped together are one stop."""
+        """Count a stop: the scheduler takes the pod's place.
+
+        Pods of one job that are stopped together count as one stop.
+        """
         job = job_of(pod)
         if job not in self.stopping.values():
             self._settled(job).stops += 1
         self.stopping[pod.uid] = job
 
     def gone(self, pod: Pod) -> None:
-        """The pod has ended. The account of a stopped job is kept until it comes back; any other account is dropped."""
+        """Count the end of a pod.
+
+        The account of a stopped job is kept until it comes back; other accounts are dropped.
+        """
         job = job_of(pod)
         stopped = self.stopping.pop(pod.uid, None) is not None
         if job not in self._accounts or self._accounts[job].pods:

@@ -1,7 +1,7 @@
-"""Kubernetes' rules about who is beside whom: host ports, topology spread, affinity and anti-affinity between pods.
+"""Kubernetes' rules between pods: host ports, topology spread, affinity and anti-affinity.
 
 The semantics are those of kube-scheduler 1.36 (pkg/scheduler/framework/plugins: nodeports, podtopologyspread and
-interpodaffinity), over all rows at once. Nodes that are gone count for nothing, and neither do the pods on them.
+interpodaffinity), for all rows at once. Nodes that are gone, and the pods on them, are not counted.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from dovetail.policies.rows import Bytes, Ints
 
 
 class Relational:
-    """Which nodes the pods that are there leave to one that is not."""
+    """Which nodes a pod may use beside the pods that are already there."""
 
     def __init__(self, ledger: Ledger, neighbours: Neighbours) -> None:
         self._ledger, self._neighbours = ledger, neighbours
         self._facts = neighbours.facts
 
     def concerns(self, pod: Pod) -> bool:
-        """Whether `refusals` could say anything. Most pods have no such rules, and nobody has any against them."""
+        """Whether `refusals` could refuse a node.
+
+        Most pods have no such rules, and no other pod has rules against them.
+        """
         relations = pod.relations
         if relations is not ALONE and (
             relations.affinity
@@ -41,7 +44,7 @@ class Relational:
         return len(against) > 0 and against.mean(pod, self._neighbours.labels_of(pod.namespace))
 
     def refusals(self, pod: Pod) -> Bytes:
-        """By row 0 or the first reason against it, in kube-scheduler's order of plugins."""
+        """By row 0, or the first reason against the node, in kube-scheduler's order of plugins."""
         self._facts.refresh()
         refused: Bytes = np.zeros(len(self._ledger.nodes), dtype=np.uint8)
         relations = pod.relations
@@ -59,9 +62,9 @@ class Relational:
         return refused
 
     def wakes(self, waiting: Pod, changed: Pod) -> bool:
-        """Whether the coming, going or changing of a pod could help another that waits, on whatever node.
+        """Whether an arriving, leaving or changing pod could help a waiting pod, on any node.
 
-        Host ports are a matter of the row alone, and not asked here.
+        Host ports are not checked here: they concern only one row.
         """
         relations, find = waiting.relations, self._neighbours.finds
         if relations is not ALONE:
@@ -79,7 +82,10 @@ class Relational:
         return any(means(term, waiting, labels) for term in changed.relations.anti_affinity)
 
     def _spread(self, pod: Pod, hard: list[SpreadConstraint], refused: Bytes) -> None:
-        """podtopologyspread/filtering.go: what lies there, plus the pod itself, minus the least of all ≤ maxSkew."""
+        """Refuse rows as podtopologyspread/filtering.go does.
+
+        Required: matching pods in the domain + the pod itself − the minimum over domains ≤ maxSkew.
+        """
         domains = [self._facts.domains(constraint.topology_key) for constraint in hard]
         labelled = np.logical_and.reduce([values > 0 for values, _ in domains])
         for constraint, (values, size) in zip(hard, domains, strict=True):
@@ -93,9 +99,10 @@ class Relational:
             _refuse(refused, matching[values] + int(itself) - least > constraint.max_skew, Reason.SPREAD)
 
     def _together(self, pod: Pod, terms: tuple[PodTerm, ...]) -> Flags:
-        """Nodes that have every term's label, and pods that match all terms under each of their values.
+        """Nodes with every term's label, whose domains contain pods that match all terms.
 
-        The first of pods that want to be together may go anywhere: nobody matches yet and it matches itself.
+        The first of several pods with affinity to each other may go to any labelled node: no pod matches yet, but it
+        matches itself.
         """
         sought = tuple(map(sought_by, terms))
         found = self._neighbours.count(Question(sought))
@@ -111,7 +118,7 @@ class Relational:
         return labelled & near
 
     def _beside(self, terms: tuple[PodTerm, ...]) -> Flags:
-        """Nodes that share a term's label value with a pod that it matches."""
+        """Nodes that share a term's label value with a matching pod."""
         beside = np.zeros(len(self._ledger.nodes), dtype=np.bool_)
         for term in terms:
             found = self._neighbours.count(Question((sought_by(term),)))
@@ -120,7 +127,7 @@ class Relational:
         return beside
 
     def _unwanted(self, pod: Pod) -> Flags:
-        """Nodes near pods that do not want this one beside them."""
+        """Nodes in the domain of a pod whose anti-affinity matches this pod."""
         unwanted = np.zeros(len(self._ledger.nodes), dtype=np.bool_)
         rows: defaultdict[str, list[int]] = defaultdict(list)  # label -> rows of pods with a term about it
         for term, spots in self._neighbours.against.matching(pod, self._neighbours.labels_of(pod.namespace)):
@@ -135,7 +142,7 @@ class Relational:
 
 
 def per_domain(values: Ints, size: int, counts: Ints) -> Ints:
-    """Sums by value of a label; nodes without it, whose number is 0, count for nothing."""
+    """Sums by value of a label. Nodes without the label, numbered 0, are not counted."""
     sums = np.bincount(values, counts, minlength=size).astype(np.int64)  # floats are exact up to 2**53
     sums[0] = 0
     return sums
@@ -148,9 +155,9 @@ def included(facts: NodeFacts, pod: Pod, constraint: SpreadConstraint) -> Flags:
 
 
 def spread_count(neighbours: Neighbours, pod: Pod, constraint: SpreadConstraint) -> Ints:
-    """By row the pods a constraint counts: of the pod's namespace, those that are going left out.
+    """By row the pods that a constraint counts: in the pod's namespace, without pods that are being deleted.
 
-    A selector that matches everything counts nobody (countPodsMatchSelector), though the pod matches it itself.
+    A selector that matches everything counts no pod (countPodsMatchSelector), although the pod itself matches it.
     """
     selector = constraint.selector
     if selector is not None and not selector.labels and not selector.expressions:
@@ -159,5 +166,5 @@ def spread_count(neighbours: Neighbours, pod: Pod, constraint: SpreadConstraint)
 
 
 def _refuse(refused: Bytes, where: Flags, reason: Reason) -> None:
-    """Who is refused already keeps its reason."""
+    """Set the reason for these rows. A row that is already refused keeps its reason."""
     refused[where & (refused == 0)] = reason

@@ -1,4 +1,4 @@
-"""Terms of pods that are somewhere (affinity, anti-affinity), found by the labels of a pod that they might mean."""
+"""Affinity and anti-affinity terms of pods on nodes, found by the labels of a pod that they may select."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Spots = dict[int, int]  # row -> how many
 
 
 class Shelves(Generic[T]):
-    """Things with a selector, each under a label that whoever it finds must have, so that few are looked at."""
+    """Objects with a selector, each under a label that every selected pod has: so only a few are checked."""
 
     def __init__(self) -> None:
         self._by_label: dict[Pair, dict[T, None]] = {}
-        self._loose: dict[T, None] = {}  # those of which no such label can be told
+        self._loose: dict[T, None] = {}  # objects without such a label
 
     def put(self, selector: Selector | None, thing: T) -> None:
         for pair in anchors(selector):
@@ -37,7 +37,7 @@ class Shelves(Generic[T]):
                 del self._by_label[pair]
 
     def under(self, labels: Labels) -> Iterator[T]:
-        """Everything whose selector might match; nothing twice."""
+        """Every object whose selector may match, each once."""
         yield from self._loose
         if self._by_label:
             for pair in labels.items():
@@ -45,7 +45,7 @@ class Shelves(Generic[T]):
 
 
 def anchors(selector: Selector | None) -> tuple[Pair, ...]:
-    """Labels of which whoever matches has exactly one; () = none can be named, or nobody matches."""
+    """Labels of which a matching pod has exactly one; () = there are none, or no pod matches."""
     if selector is None:
         return ()
     if selector.labels:
@@ -57,7 +57,7 @@ def anchors(selector: Selector | None) -> tuple[Pair, ...]:
 
 
 class TermTable:
-    """The distinct terms of one sort, and on which rows the pods are that have them."""
+    """The distinct terms of one sort, and the rows of the pods that have them."""
 
     def __init__(self) -> None:
         self._spots: dict[PodTerm, Spots] = {}
@@ -77,7 +77,7 @@ class TermTable:
             self._shelves.remove(term.selector, term)
 
     def matching(self, pod: Pod, namespace_labels: Labels) -> Iterator[tuple[PodTerm, Spots]]:
-        """Those that mean this pod, which is to be placed."""
+        """The terms that select this pod, which is to be placed."""
         for term in self._shelves.under(pod.labels):
             if means(term, pod, namespace_labels):
                 yield term, self._spots[term]
@@ -87,7 +87,7 @@ class TermTable:
 
 
 def means(term: PodTerm, pod: Pod, namespace_labels: Labels) -> bool:
-    """Whether the term of a pod that is there means one that is to be placed, whose namespace has these labels."""
+    """Whether the term of a pod on a node selects a pod to be placed, whose namespace has these labels."""
     if term.selector is None or not term.selector.matches(pod.labels):
         return False
     if pod.namespace in term.namespaces:

@@ -1,7 +1,7 @@
-"""Kubernetes' default spreading: pods of a Service or of one controller keep apart, though they do not ask for it.
+"""Kubernetes' default spreading: pods of one Service or controller are spread although they have no constraint.
 
 kube-scheduler's system defaults (podtopologyspread/plugin.go, helper/spread.go): hosts with maxSkew 3 and zones with
-maxSkew 5, both preferences. Profiles choose it; pods with spread constraints of their own never get it.
+maxSkew 5, both preferences. A profile switches it on. Pods with their own spread constraints never get it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Services:
 
 
 class DefaultSpread:
-    """Whom a pod would keep apart from, by the selectors of Services and controllers."""
+    """The pods that a pod is spread against, by the selectors of Services and controllers."""
 
     def __init__(self) -> None:
         self._services: defaultdict[str, _Services] = defaultdict(_Services)  # namespace -> its Services
@@ -49,7 +49,7 @@ class DefaultSpread:
         self._kept: dict[tuple[object, ...], Constraints] = {}  # what they depend on -> constraints
 
     def set_selector(self, kind: str, namespace: str, name: str, selector: Selector | None) -> None:
-        """None: the object is gone, or selects no pods."""
+        """Store a selector. None: the object is gone, or selects no pods."""
         self._kept.clear()
         if kind != SERVICE:
             key = f"{kind}/{namespace}/{name}"
@@ -63,7 +63,7 @@ class DefaultSpread:
             del self._services[namespace]
 
     def constraints(self, pod: Pod) -> Constraints:
-        """What kube-scheduler would spread the pod by; () = nothing."""
+        """The constraints by which kube-scheduler would spread the pod; () = none."""
         if not pod.profile.default_spread or pod.relations.spread:
             return ()
         if pod.namespace not in self._services and pod.maker not in self._makers:

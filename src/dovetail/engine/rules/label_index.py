@@ -1,6 +1,6 @@
-"""Which rows carry which labels: for rules that are asked about all nodes at once, such as where a volume can be used.
+"""Rows by label: for rules about all nodes at once, such as where a volume can be used.
 
-A label is looked at when somebody asks for it, once until a node changes.
+A label is indexed at its first use, and again after a node changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_KEPT = 1_000  # answers
 
 
 class LabelRows:
-    """Rows in ascending order. Rows of nodes that are gone are among them: others keep pods away from those."""
+    """Rows in ascending order. They include rows of nodes that are gone: other rules refuse those."""
 
     def __init__(self, places: NodeRows) -> None:
         self._places = places
@@ -29,7 +29,7 @@ class LabelRows:
 
     @property
     def stamp(self) -> tuple[int, int]:
-        """Different whenever an answer may be."""
+        """Changes whenever an answer may change."""
         return (self._places.written, len(self._places.nodes))
 
     def __len__(self) -> int:
@@ -45,7 +45,7 @@ class LabelRows:
     def matching(self, terms: Terms | None) -> Ints:
         """Rows whose labels match any of the terms; None matches all.
 
-        As CheckNodeAffinity: a term's fields are not looked at, and a term that has nothing at all matches nothing.
+        As CheckNodeAffinity: fields of a term are ignored, and an empty term matches nothing.
         """
         if terms is None:
             return self.everywhere()

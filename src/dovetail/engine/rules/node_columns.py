@@ -1,6 +1,6 @@
-"""What nodes say of themselves, as arrays by row: computed once per question, and again only for nodes that changed.
+"""Labels, taints and images of nodes as arrays by row: computed once, and again only for nodes that changed.
 
-A node that is gone counts as one that says nothing.
+A node that is gone has the value 0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ PREFER = "PreferNoSchedule"
 
 @dataclass(slots=True)
 class Image:
-    """As kube-scheduler's cache has it: the size is what the first node said (backend/cache addNodeImageStates)."""
+    """An image as in kube-scheduler's cache: the size is that of the first node that reported it.
+
+    See backend/cache addNodeImageStates.
+    """
 
     size: int
     rows: set[int] = field(default_factory=set)
@@ -35,19 +38,19 @@ class Image:
 
 @dataclass(slots=True)
 class _KeptArray:
-    """An array by row, and up to where in the log of changes it is true."""
+    """An array by row, and the position in the log of changes up to which it is valid."""
 
     array: npt.NDArray[Any]
     seen: int
 
 
 class NodeFacts:
-    """Asked by what depends on labels, taints and images of all nodes at once."""
+    """Facts about labels, taints and images of all nodes."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._written = -1
-        self._nodes: list[Node | None] = []  # by row; None = not there
+        self._nodes: list[Node | None] = []  # by row; None = no active node
         self._log: list[int] = []  # rows in the order in which they changed
         self._kept: dict[Hashable, _KeptArray] = {}  # least recently used first
         self._values: dict[str, dict[str, int]] = {}  # label -> its values, numbered from 1
@@ -57,7 +60,7 @@ class NodeFacts:
         self.images: dict[str, Image] = {}
 
     def refresh(self) -> None:
-        """Take note of nodes that came, changed or went. Cheap when none did."""
+        """Read nodes that were added, changed or removed. Cheap if there are none."""
         if self._written == self._ledger.places.written:
             return
         self._written = self._ledger.places.written
@@ -77,7 +80,7 @@ class NodeFacts:
             self._log.clear()
 
     def _drop_rows(self, size: int) -> bool:
-        """Nodes that were only tried leave no row."""
+        """Drop the rows of nodes that were only a trial."""
         if len(self._nodes) <= size:
             return False
         for row in range(size, len(self._nodes)):
@@ -109,7 +112,7 @@ class NodeFacts:
                     del self.avoided[taint]
 
     def of(self, key: Hashable, fact: Callable[[Node], int], dtype: type) -> npt.NDArray[Any]:
-        """What `fact` says of every node that is there, 0 of the others. Equal keys mean equal facts."""
+        """The value of `fact` for every active node, 0 for the others. Equal keys mean equal facts."""
         self.refresh()
         kept = self._kept.pop(key, None)
         if kept is None:
@@ -129,15 +132,15 @@ class NodeFacts:
         return kept.array
 
     def _drop(self, key: Hashable) -> None:
-        """The numbers of a label's values go with the array that is made of them."""
+        """Drop an array. The numbers of a label's values are dropped with their array."""
         del self._kept[key]
         if isinstance(key, tuple) and key[0] == "label":
             self._values.pop(key[1], None)
 
     def domains(self, label: str) -> tuple[Ints, int]:
-        """By row which value of the label the node has, as a number; 0 = it has none. And one more than the highest."""
+        """By row the number of the node's value of the label, 0 = none; and the highest number plus one."""
         values = self._values.get(label)
-        if values is None or len(values) > 2 * len(self._nodes) + 1_000:  # names of nodes long gone
+        if values is None or len(values) > 2 * len(self._nodes) + 1_000:  # values of nodes that are long gone
             values = self._values[label] = {}
             self._kept.pop(("label", label), None)
 
@@ -156,11 +159,11 @@ class NodeFacts:
         return self.of(("selected", rules.selector, rules.affinity), lambda node: _selects(rules, node), np.bool_)
 
     def endured(self, rules: NodeRules) -> Flags:
-        """Nodes without a taint that keeps the pod away."""
+        """Nodes without a taint that the pod does not tolerate."""
         return self.of(("endured", rules.tolerations), lambda node: rules.untolerated(node.static) is None, np.bool_)
 
     def disliked(self, tolerations: tuple[Toleration, ...]) -> Ints:
-        """By row how many PreferNoSchedule taints are not tolerated."""
+        """By row the number of PreferNoSchedule taints that are not tolerated."""
 
         def count(node: Node) -> int:
             return sum(t.effect == PREFER and not any(one.tolerates(t) for one in tolerations) for t in node.taints)

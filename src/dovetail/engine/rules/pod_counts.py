@@ -1,8 +1,8 @@
-"""Who is where, by labels: counted as pods come and go, so that a question costs what it finds and not what runs.
+"""Pods by row and labels, counted as they arrive and leave: the cost of a question depends on what it finds.
 
-Pods that no selector can tell apart are one crowd. A question is a census: pods per row, counted once over the crowds
-it finds and kept up to date from then on. Terms and host ports of pods that have some are always noted; crowds only
-from `start` on, which the first question calls, so that a cluster whose pods keep to themselves never pays.
+Pods that no selector can tell apart are one crowd. A census is the answer to a question: pods per row, counted once
+over the matching crowds and updated from then on. Terms and host ports of pods are always counted. Crowds are counted
+only from `start` on, which the first question calls: a cluster without such rules has no cost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ANY_ADDRESS = "0.0.0.0"
 
 
 class Sought(NamedTuple):
-    """Pods of some namespaces that a selector finds."""
+    """Pods of some namespaces that a selector matches."""
 
     namespaces: tuple[str, ...]
     namespace_selector: Selector | None
@@ -34,10 +34,10 @@ class Sought(NamedTuple):
 
 
 class Question(NamedTuple):
-    """Pods that every one of these finds."""
+    """Pods that all of these match."""
 
     sought: tuple[Sought, ...]
-    leaving_too: bool = True  # those with a deletion timestamp count
+    leaving_too: bool = True  # pods with a deletion timestamp count
 
     @property
     def first(self) -> Selector | None:
@@ -52,27 +52,27 @@ class Crowd:
     labels: Labels
     leaving: bool
     at: Spots = field(default_factory=dict)
-    censuses: list[Census] = field(default_factory=list)  # those that count it
+    censuses: list[Census] = field(default_factory=list)  # the censuses that count it
 
 
 @dataclass(slots=True, eq=False)
 class Census:
-    """The answer to a question, kept true."""
+    """The answer to a question, kept up to date."""
 
     question: Question
     at: Ints  # row -> pods
     crowds: dict[Crowd, None] = field(default_factory=dict)
 
     def join(self, crowd: Crowd) -> None:
-        """Whoever is in the crowd already is counted by the caller."""
+        """Add a crowd. The caller counts the pods that are in it already."""
         self.crowds[crowd] = None
         crowd.censuses.append(self)
 
 
 class Neighbours:
-    """An index of the ledger's pods, which tells it of everyone who comes or leaves (`Ledger.witnesses`).
+    """An index of the ledger's pods: a witness, called for pods that arrive or leave (`Ledger.witnesses`).
 
-    While it is not `active` it need only be told of pods with relations.
+    While it is not `active`, it is called only for pods with relations.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -89,7 +89,7 @@ class Neighbours:
         self.together = TermTable()  # required affinity
         self.liked = TermTable()  # preferred affinity
         self.disliked = TermTable()  # preferred anti-affinity
-        self.quiet = True  # nobody has any of these
+        self.quiet = True  # no pod has any of these terms
         self._ports: dict[tuple[str, int], dict[str, Spots]] = {}  # (protocol, port) -> address -> rows
         self._crowds: dict[tuple[str, frozenset[Pair], bool], Crowd] = {}
         self._by_label: dict[Pair, dict[Crowd, None]] = {}
@@ -97,7 +97,7 @@ class Neighbours:
         self._shelves: Shelves[Census] = Shelves()
 
     def start(self) -> None:
-        """Count the crowds; from now on everybody is told of."""
+        """Count the crowds; from now on it is called for all pods."""
         if not self.active:
             self.active = True
             self._ledger.attend(self, True)
@@ -139,7 +139,7 @@ class Neighbours:
             self._namespaces_changed()
 
     def labels_of(self, namespace: str) -> Labels:
-        """Of a namespace nobody told us of we know no labels: as kube-scheduler."""
+        """The labels of a namespace; none if the namespace is unknown, as in kube-scheduler."""
         return self.namespaces.get(namespace, {})
 
     def _namespaces_changed(self) -> None:
@@ -160,7 +160,7 @@ class Neighbours:
             del self._ports[key]
 
     def ports_in_use(self, port: HostPort) -> Iterator[int]:
-        """Rows on which somebody has this port. 0.0.0.0 is every address."""
+        """Rows with a pod that uses this port. 0.0.0.0 is every address."""
         for address, spots in self._ports.get((port.protocol, port.port), {}).items():
             if ANY_ADDRESS in (address, port.ip) or address == port.ip:
                 yield from spots
@@ -168,7 +168,7 @@ class Neighbours:
     # ---- counting -----------------------------------------------------------------------------------------------
 
     def count(self, question: Question) -> Ints:
-        """By row how many pods the question finds. Not to be written to; true until somebody comes or leaves."""
+        """By row the number of pods that the question matches. Read-only; valid until a pod arrives or leaves."""
         self.start()
         rows = len(self._ledger.nodes)
         census = self._censuses.pop(question, None)
@@ -243,18 +243,18 @@ class Neighbours:
         return self.finds(question.sought, crowd.namespace, crowd.labels)
 
     def finds(self, sought: Iterable[Sought], namespace: str, labels: Labels) -> bool:
-        """Whether a pod of this namespace, with these labels, is found by all of them."""
+        """Whether all of them match a pod of this namespace with these labels."""
         return all(
             one.selector is not None and one.selector.matches(labels) and self._reaches(one, namespace)
             for one in sought
         )
 
     def _reaches(self, sought: Sought, namespace: str) -> bool:
-        """What a pod that is to be placed seeks among those that are there, itself included.
+        """Whether the term of a pod to be placed reaches pods of this namespace, which may be its own.
 
-        kube-scheduler 1.36 merges the namespaces that its selector finds into the list, but then asks the selector
-        again of a namespace without labels (mergeAffinityTermNamespacesIfNotEmpty changes a copy of the term), so
-        that `DoesNotExist` and `NotIn` reach every namespace. So do ours.
+        kube-scheduler 1.36 adds the namespaces that the selector matches to the list. Then it checks the selector again
+        with empty labels, because mergeAffinityTermNamespacesIfNotEmpty changes a copy of the term. So `DoesNotExist`
+        and `NotIn` reach every namespace. Dovetail does the same.
         """
         if namespace in sought.namespaces:
             return True

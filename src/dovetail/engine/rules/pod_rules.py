@@ -1,6 +1,6 @@
-"""Pods whose place depends on who else is where: affinity, spread, ports, volumes, and Kubernetes' preferences.
+"""Pods whose place depends on other pods: affinity, spread, ports, volumes, and Kubernetes' preferences.
 
-Only such pods pay for it. Their refusals become a mask of their own for one decision, and nothing is kept for them.
+Only such pods cost more. Their refusals become a separate mask for one decision, and nothing is kept for them.
 Preferences come first and the policy decides among the best nodes, unless the profile gives the policy a weight.
 """
 
@@ -27,7 +27,7 @@ from dovetail.policies.table import NODE_POLICIES
 
 
 class Related:
-    """Everything that asks about other pods, volumes and images."""
+    """All rules about other pods, volumes and images."""
 
     def __init__(self, ledger: Ledger, requests: Requests, kernel: Callable[[Profile], Kernel]) -> None:
         self._ledger, self._requests, self._kernel = ledger, requests, kernel
@@ -36,24 +36,24 @@ class Related:
         self.preferred = Preferred(ledger, self.neighbours)
         self.volumes = Volumes(ledger)
         ledger.witnesses += [self.neighbours, self.volumes]
-        self._looked_at, self._avoided = -1, False  # version of the nodes; whether pods would rather not go to some
+        self._looked_at, self._avoided = -1, False  # version of the nodes; whether one has a PreferNoSchedule taint
 
     def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
-        """None = it is gone."""
+        """Store the labels of a namespace; None = it is gone."""
         if labels is None:
             self.neighbours.drop_namespace(name)
         else:
             self.neighbours.set_namespace(name, labels)
 
     def concerns(self, pod: Pod) -> bool:
-        """Whether the pod must be placed by `batch`; asked of every pod, so it is cheap where there is nothing."""
+        """Whether the pod must be placed by `batch`. Called for every pod, so it is cheap if there are no rules."""
         plain = pod.relations is ALONE and pod.preferences is NO_PREFERENCES and not pod.profile.default_spread
         if plain and self._calm():
             return False
         return self.restricts(pod) or self.preferred.concerns(pod)
 
     def _calm(self) -> bool:
-        """No pod has terms about others, and no node is avoided."""
+        """Whether no pod has terms about other pods, and no node has a PreferNoSchedule taint."""
         written = self._ledger.places.written
         if written != self._looked_at:
             facts = self.neighbours.facts
@@ -66,7 +66,7 @@ class Related:
         return self.relational.concerns(pod) or self.volumes.concerns(pod)
 
     def refusal(self, pod: Pod) -> Reason | None:
-        """Why no node can take the pod."""
+        """Why no node can take the pod, or None."""
         return self.volumes.refusal(pod) if self.volumes.concerns(pod) else None
 
     def refusals(self, pod: Pod) -> Bytes:
@@ -79,12 +79,12 @@ class Related:
         return found
 
     def wakes(self, waiting: Pod, changed: Pod) -> bool:
-        """Whether the coming or going of a pod may help one that waits, wherever that happened."""
+        """Whether an arriving or leaving pod may help a waiting pod, on any node."""
         volumes = self.volumes
         return self.relational.wakes(waiting, changed) or volumes.helped(waiting, volumes.freed_by(changed))
 
     def batch(self, pod: Pod) -> Batch:
-        """The pod alone, with a mask that leaves what its rules and preferences leave."""
+        """A batch of this pod, with a mask for its rules and preferences."""
         refusals = self.refusals(pod)
         batch = self._alone(pod, refusals)
         if self.preferred.concerns(pod):
@@ -93,12 +93,12 @@ class Related:
         return batch
 
     def reasons(self, pod: Pod, under_quota: bool = True) -> dict[Reason, int]:
-        """What the nodes say to a pod, and how many say it. OK = would take it."""
+        """The nodes' reasons for a pod, and the number of nodes for each. OK = the node would take it."""
         counts = np.bincount(self.codes(pod, under_quota), minlength=INACTIVE + 1)
         return {Reason(code): int(counts[code]) for code in np.flatnonzero(counts[:INACTIVE]).tolist()}
 
     def codes(self, pod: Pod, under_quota: bool = True) -> Bytes:
-        """[row]: 0 where the node would take the pod, else a reason of the kernel's, which does not weigh several."""
+        """[row]: 0 if the node would take the pod, else one of the kernel's reasons: the first found."""
         batch = self._alone(pod, self.refusals(pod))
         if not under_quota:
             batch = batch._replace(quota=unlimited(self._ledger.intern.vendors))
@@ -112,16 +112,16 @@ class Related:
         return plain._replace(mask=np.full(1, OWN, dtype=np.int64), scores=own, vector=own)
 
     def _survey(self, pod: Pod, batch: Batch) -> tuple[Bytes, Floats]:
-        """[row]: 0 or why the node cannot take the pod; and its score. Written over by the next one."""
+        """[row]: 0 or why the node cannot take the pod; and its score. The next call overwrites both."""
         ledger, size = self._ledger, len(self._ledger.nodes)
         ledger.make_room(1, len(batch.taken), 1)
-        survey = self._kernel(pod.profile).survey  # first: it may make new tables for the policy to read
+        survey = self._kernel(pod.profile).survey  # first: it may make new tables for the policy
         state = ledger.state()
         survey(state, batch)
         return state.vectors.refused[FRESH, :size], state.vectors.score[FRESH, :size]
 
     def _not_preferred(self, pod: Pod, batch: Batch) -> Bytes:
-        """[row]: INACTIVE where another node that fits is better."""
+        """[row]: INACTIVE if another node that fits is better."""
         said, scores = self._survey(pod, batch)
         fits = said == 0
         if fits.sum() < 2:
@@ -131,7 +131,7 @@ class Related:
         return np.where(fits & (points < best), INACTIVE, 0).astype(np.uint8)
 
     def worth(self, pod: Pod, scores: Floats, fits: Flags) -> Ints:
-        """By row what the pod's preferences make of the nodes that fit, and its policy where that is one of them."""
+        """By row the points of the nodes that fit, by the pod's preferences, and by its policy if that has a weight."""
         points, weight = self.preferred.points(pod, fits, pod.profile.preferences), pod.profile.policy_weight
         if not weight:
             return points
@@ -140,12 +140,12 @@ class Related:
 
 
 def whole(scores: Floats, fits: Flags) -> Ints:
-    """Scores of a policy that counts in points already."""
+    """Scores of a policy that already counts in points."""
     return np.where(fits, scores, 0.0).astype(np.int64)
 
 
 def percent(scores: Floats, fits: Flags) -> Ints:
-    """The policy's scores as Kubernetes' plugins give theirs: 0 for the worst that fits, 100 for the best."""
+    """The policy's scores in the scale of Kubernetes' plugins: 0 for the worst node that fits, 100 for the best."""
     low, high = scores[fits].min(), scores[fits].max()
     if high == low:
         return np.where(fits, 100, 0)

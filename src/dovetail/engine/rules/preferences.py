@@ -1,7 +1,7 @@
-"""Kubernetes' preferences as points: what kube-scheduler 1.36 adds up over its score plugins, weights included.
+"""Kubernetes' preferences as points: the weighted sum of kube-scheduler 1.36's score plugins.
 
-Each part is normalised over the nodes that are feasible, with Go's arithmetic: integers truncate, floats are IEEE
-doubles. Spreading that no pod asked for (engine/rules/default_spread.py) counts where the profile says so.
+Each part is normalised over the feasible nodes with Go's arithmetic: integers truncate, floats are IEEE doubles.
+Default spreading (engine/rules/default_spread.py) counts if the profile says so.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from dovetail.model.relations import ALONE, NO_PREFERENCES, PodTerm, SpreadConst
 from dovetail.policies.rows import Ints
 
 HIGHEST = 100  # fwk.MaxNodeScore
-HARD_AFFINITY = 1  # hardPodAffinityWeight: what a required affinity of a pod that is there is worth
+HARD_AFFINITY = 1  # hardPodAffinityWeight: the weight of a required affinity of a pod on a node
 SMALLEST_IMAGE, LARGEST_IMAGE = 23 << 20, 1000 << 20  # imagelocality: per pod, per container
 
 
 class Preferred:
-    """How much better one node is than another for a pod, going by what pods and nodes would like."""
+    """Scores nodes for a pod by the preferences of pods and nodes."""
 
     def __init__(self, ledger: Ledger, neighbours: Neighbours) -> None:
         self._ledger, self._neighbours = ledger, neighbours
         self.default_spread = DefaultSpread()
         self._facts = neighbours.facts
-        self._uneven: dict[Hashable, bool] = {}  # what it depends on -> whether it tells nodes apart
+        self._uneven: dict[Hashable, bool] = {}  # what it depends on -> whether nodes differ
         self._seen = -1
 
     def concerns(self, pod: Pod) -> bool:
-        """Whether `points` could tell two nodes apart."""
+        """Whether `points` could differ between two nodes."""
         relations, preferences, neighbours = pod.relations, pod.preferences, self._neighbours
         if preferences is not NO_PREFERENCES and preferences.nodes:
             return True
@@ -62,7 +62,7 @@ class Preferred:
         )
 
     def points(self, pod: Pod, feasible: Flags, weights: PreferenceWeights = PREFERENCE_WEIGHTS) -> Ints:
-        """By row Σ weight × score; 0 where it is not feasible."""
+        """By row Σ weight × score; 0 if the node is not feasible."""
         self._facts.refresh()
         total: Ints = np.zeros(len(self._ledger.nodes), dtype=np.int64)
         if feasible.any():
@@ -80,11 +80,11 @@ class Preferred:
     # ---- taints and labels of nodes -----------------------------------------------------------------------------
 
     def _taints(self, pod: Pod, feasible: Flags) -> Ints:
-        """tainttoleration: the fewer PreferNoSchedule taints that are not tolerated, the better."""
+        """tainttoleration: fewer PreferNoSchedule taints that are not tolerated are better."""
         return HIGHEST - _of_highest(self._facts.disliked(pod.node_rules.tolerations), feasible)
 
     def _nodes(self, pod: Pod, feasible: Flags) -> Ints:
-        """nodeaffinity: the weights of preferred terms that match."""
+        """nodeaffinity: the sum of the weights of matching preferred terms."""
         terms = pod.preferences.nodes
 
         def weight(node: Node) -> int:
@@ -97,7 +97,7 @@ class Preferred:
     # ---- pods beside one another --------------------------------------------------------------------------------
 
     def _pods(self, pod: Pod, feasible: Flags) -> Ints:
-        """interpodaffinity/scoring.go: terms of this pod about others, and of others about this one."""
+        """interpodaffinity/scoring.go: terms of this pod about others, and of other pods about this one."""
         relations, neighbours = pod.relations, self._neighbours
         raw: Ints = np.zeros(len(feasible), dtype=np.int64)
         for sign, terms in ((1, relations.preferred_affinity), (-1, relations.preferred_anti_affinity)):
@@ -112,7 +112,7 @@ class Preferred:
         return (float(HIGHEST) * ((raw - lowest) / float(highest - lowest))).astype(np.int64)
 
     def _drawn(self, pod: Pod) -> Ints:
-        """What the pods that are there think of this one."""
+        """By row the points from terms of other pods about this one."""
         neighbours, labels = self._neighbours, self._neighbours.labels_of(pod.namespace)
         raw: Ints = np.zeros(len(self._ledger.nodes), dtype=np.int64)
         by_label: defaultdict[str, list[tuple[int, Spots]]] = defaultdict(list)
@@ -131,14 +131,14 @@ class Preferred:
     # ---- spreading ----------------------------------------------------------------------------------------------
 
     def _spread(self, pod: Pod, feasible: Flags) -> Ints:
-        """podtopologyspread/scoring.go: the fewer of the selected pods share the node's domains, the better."""
+        """podtopologyspread/scoring.go: fewer selected pods in the node's domains are better."""
         own = [constraint for constraint in pod.relations.spread if not constraint.hard]
         soft = own or self.default_spread.constraints(pod)
         score: Ints = np.zeros(len(feasible), dtype=np.int64)
         if not soft:
             return score
         labelled = self._facts.active
-        if own:  # by default, nodes without a label are scored by the others that they have
+        if own:  # default constraints need not all labels: a node is scored by those it has
             labelled = np.logical_and.reduce([self._facts.domains(one.topology_key)[0] > 0 for one in soft])
         scored = feasible & labelled
         if not scored.any():
@@ -148,14 +148,14 @@ class Preferred:
             counts, domains = self._crowding(pod, constraint, labelled, scored)
             crowding = counts * math.log(domains + 2) + (constraint.max_skew - 1)
             raw += np.where(self._facts.domains(constraint.topology_key)[0] > 0, crowding, 0.0)
-        rounded = np.floor(raw) + (raw - np.floor(raw) >= 0.5)  # math.Round of what is not negative
+        rounded = np.floor(raw) + (raw - np.floor(raw) >= 0.5)  # math.Round of a number that is not negative
         found = rounded.astype(np.int64)[scored]
         highest, lowest = int(found.max()), int(found.min())
         score[scored] = HIGHEST * (highest + lowest - found) // highest if highest else HIGHEST
         return score
 
     def _crowding(self, pod: Pod, constraint: SpreadConstraint, labelled: Flags, scored: Flags) -> tuple[Ints, int]:
-        """By row how many pods lie in its domain; and how many domains there are. A host is counted whoever it is."""
+        """By row the number of pods in its domain; and the number of domains. Every host counts, labelled or not."""
         counts = spread_count(self._neighbours, pod, constraint)
         if constraint.topology_key == HOSTNAME:
             return counts, int(np.count_nonzero(scored))
@@ -180,7 +180,7 @@ class Preferred:
             return np.zeros_like(found)
         return HIGHEST * (np.clip(found, SMALLEST_IMAGE, most) - SMALLEST_IMAGE) // (most - SMALLEST_IMAGE)
 
-    # ---- what tells nodes apart at all --------------------------------------------------------------------------
+    # ---- whether nodes differ at all ----------------------------------------------------------------------------
 
     def _taints_differ(self, pod: Pod) -> bool:
         tolerations = pod.node_rules.tolerations
@@ -198,7 +198,7 @@ class Preferred:
         return known
 
     def _known(self) -> dict[Hashable, bool]:
-        """True until a node changes."""
+        """The known answers, valid until a node changes."""
         if self._seen != self._facts.changes:
             self._uneven.clear()
             self._seen = self._facts.changes
@@ -210,7 +210,7 @@ class Preferred:
 
 
 def _of_highest(scores: Ints, feasible: Flags) -> Ints:
-    """DefaultNormalizeScore: in hundredths of the highest."""
+    """DefaultNormalizeScore: in hundredths of the highest score."""
     highest = int(scores[feasible].max())
     return HIGHEST * scores // highest if highest else np.zeros_like(scores)
 

@@ -1,7 +1,7 @@
 """How many volumes each node has attached, and whether a pod's would be too many (kube-scheduler's NodeVolumeLimits).
 
-A volume counts once per node however many pods use it there. What is attached on a row is counted again when something
-about it changed, by the next question.
+A volume counts once per node, however many pods use it there. A changed row is counted again by the next call of
+`exceeded`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ UNLIMITED = np.iinfo(np.int64).max
 
 
 class VolumeLimits:
-    """`attached_by` says what a claim (by key) attaches, or None where nothing is counted."""
+    """Counts attached volumes. `attached_by` gives what a claim (by key) attaches; None = it is not counted."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class VolumeLimits:
     ) -> None:
         self._places, self._attached_by, self._volumes = places, attached_by, volumes
         self._limits: dict[str, AttachLimits] = {}  # node -> limits
-        self._most: dict[str, Ints] | None = None  # driver -> by row; None = to be made again
+        self._most: dict[str, Ints] | None = None  # driver -> by row; None = must be built again
         self._attachments: dict[str, dict[str, Attachment]] = {}  # node -> name -> attachment
         self._at: dict[str, str] = {}  # attachment -> node
         self._claims: dict[int, Counter[str]] = {}  # row -> claim -> pods there
@@ -40,12 +40,12 @@ class VolumeLimits:
         self._on: dict[int, tuple[set[Attached], set[Attached]]] = {}  # row -> (by pods, by attachments only)
         self._rows_with: dict[Attached, set[int]] = {}  # by pods
         self._counts: dict[str, Ints] = {}  # driver -> attached by row
-        self._size, self._reused = 0, 0  # rows when we last looked, and how many had become another node's
+        self._size, self._reused = 0, 0  # number of rows, and of reused rows, at the last refresh
 
     # ---- facts --------------------------------------------------------------------------------------------------
 
     def set(self, limits: AttachLimits) -> bool:
-        """Returns whether the node can attach more of something than before."""
+        """Store the limits. Returns whether the node can attach more volumes of some driver than before."""
         before = self._limits.get(limits.node)
         self._limits[limits.node] = limits
         self._most = None
@@ -73,7 +73,7 @@ class VolumeLimits:
         return True
 
     def clear(self) -> None:
-        """No pod is anywhere."""
+        """Drop the claims of all pods."""
         self._stale.update(self._claims)
         self._claims.clear()
         self._rows_of.clear()
@@ -95,7 +95,7 @@ class VolumeLimits:
         self._stale.add(row)
 
     def note(self, claims: Iterable[str]) -> None:
-        """What these claims attach may have changed."""
+        """Count again the rows of these claims: what they attach may have changed."""
         for claim in claims:
             self._stale.update(self._rows_of.get(claim, ()))
 
@@ -115,9 +115,10 @@ class VolumeLimits:
     # ---- the question -------------------------------------------------------------------------------------------
 
     def exceeded(self, claims: Iterable[str]) -> npt.NDArray[np.bool_]:
-        """[row]: a pod with these claims would have the node attach more than it can.
+        """[row]: whether a pod with these claims would exceed the node's attach limits.
 
-        As kube-scheduler: what a pod on the node uses is not new there; what is only attached is counted and new.
+        As in kube-scheduler, a volume that a pod on the node uses is not new there. A volume that is only attached is
+        counted, and counts again as new.
         """
         refused = np.zeros(len(self._places.nodes), dtype=np.bool_)
         new = {found for claim in claims if (found := self._attached_by(claim)) is not None}
@@ -136,7 +137,7 @@ class VolumeLimits:
         return refused
 
     def _limit(self, driver: str) -> Ints | None:
-        """By row; None where no node limits the driver."""
+        """By row; None if no node limits the driver."""
         if self._most is None:
             self._most = {}
             for limits in self._limits.values():
@@ -155,14 +156,14 @@ class VolumeLimits:
         size = len(self._places.nodes)
         if (size, self._places.reused) != (self._size, self._reused):
             self._most, self._reused = None, self._places.reused
-            for row in range(size, self._size):  # of a node that was only tried
+            for row in range(size, self._size):  # of a node that was only a trial
                 self._on.pop(row, None)
                 self._stale.discard(row)
-            self._stale.update(self._on)  # what is attached to a node that is gone is not attached to its successor
+            self._stale.update(self._on)  # a new node in a row does not have the volumes of the old one
             room = max(0, size - self._size)
             self._counts = {d: np.pad(count, (0, room))[:size] for d, count in self._counts.items()}
             self._size = size
-            for node in self._attachments:  # some were attached to nodes that had no row yet
+            for node in self._attachments:  # some were attached to nodes without a row
                 self._note_node(node)
         if self._stale:
             for row in self._stale:

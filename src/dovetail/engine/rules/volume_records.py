@@ -1,4 +1,4 @@
-"""What is known of claims, volumes and classes, and whom a change of it may help."""
+"""Claims, volumes and classes, and which pods a change of them may help."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from dovetail.model.volumes import (
 
 @dataclass(frozen=True, slots=True)
 class Helps:
-    """Whom a change may help: pods with one of these claims, or with a claim of one of these classes."""
+    """The pods that a change may help: pods with one of these claims, or with a claim of one of these classes."""
 
     claims: frozenset[str] = frozenset()  # "namespace/name"
     classes: frozenset[str] = frozenset()
-    anyone: bool = False  # who has claims at all
+    anyone: bool = False  # all pods with claims
 
     def __bool__(self) -> bool:
         return self.anyone or bool(self.claims) or bool(self.classes)
@@ -56,7 +56,7 @@ class Records:
         self._making = Provisioning(self.classes, self._drivers, lambda name: self._capacities.get(name, {}).values())
 
     def set(self, fact: VolumeFact) -> Helps:
-        """It is new or different."""
+        """Store a fact that is new or changed."""
         self.moves += 1
         match fact:
             case Claim():
@@ -81,7 +81,7 @@ class Records:
                 return NOBODY
 
     def drop(self, fact: VolumeFact) -> Helps:
-        """It is gone; only its name is looked at."""
+        """Drop a fact that is gone; only its name is read."""
         self.moves += 1
         match fact:
             case Claim():
@@ -104,12 +104,15 @@ class Records:
         return NOBODY
 
     def waits(self, claim: Claim) -> bool:
-        """Unbound, and bound or made only once its pod has a node."""
+        """Whether the claim is unbound, and is bound or provisioned only when its pod has a node."""
         kind = self.classes.get(claim.storage_class)
         return not claim.volume and kind is not None and kind.waits
 
     def attached_by(self, key: str) -> Attached | None:
-        """CSI driver and handle of a claim's volume; one that does not exist yet has the claim's name for a handle."""
+        """CSI driver and handle of a claim's volume.
+
+        If the volume does not exist yet, the claim's name is the handle.
+        """
         claim = self.claims.get(key)
         if claim is None:
             return None

@@ -1,7 +1,7 @@
-"""Which volume an unbound claim would get on each node: kube-scheduler's FindPodVolumes, for all nodes at once.
+"""The volume that an unbound claim would get on each node: kube-scheduler's FindPodVolumes, for all nodes at once.
 
-Claims of one pod are served from the smallest on; each takes the smallest volume that matches and that no other claim
-of the pod took there. Equal volumes: the smaller name (kube-scheduler takes any).
+Claims of one pod are served in order of size, smallest first. Each takes the smallest matching volume that no other
+claim of the pod took there. Of equal volumes the smaller name wins (kube-scheduler takes any).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dovetail.policies.rows import Ints
 
 Bools = npt.NDArray[np.bool_]
 NOTHING = -1
-AT_A_TIME = 10_000  # rows on which volumes are offered
+AT_A_TIME = 10_000  # rows of offered volumes in one step
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeCandidates:
-    """For one claim, by row: a volume (its number in `volumes`) or NOTHING, and whether one can be made there."""
+    """For one claim, by row: a volume (its number in `volumes`) or NOTHING; and whether one can be created there."""
 
     claim: Claim
     volumes: Sequence[Volume]
@@ -45,14 +45,14 @@ class VolumeCandidates:
 
 @dataclass(frozen=True, slots=True)
 class Provisioning:
-    """What is known of making volumes."""
+    """Classes, drivers and capacities for creating volumes."""
 
     classes: Mapping[str, StorageClass]
     drivers: Mapping[str, CsiDriver]
     capacities: Callable[[str], Iterable[Capacity]]  # of a class
 
     def rows(self, claim: Claim, labels: LabelRows) -> Ints:
-        """Rows for which a volume of the claim can be made."""
+        """Rows for which a volume of the claim can be created."""
         kind = self.classes.get(claim.storage_class)
         if kind is None or not kind.provisions:
             return np.empty(0, dtype=np.int64)
@@ -88,14 +88,14 @@ def search(claims: Iterable[Claim], stock: Stock, making: Provisioning, labels: 
 
 
 class Shelf:
-    """Volumes that were looked at in one search, numbered."""
+    """Volumes of one search, numbered."""
 
     def __init__(self) -> None:
         self.volumes: list[Volume] = []
         self._number: dict[str, int] = {}
 
     def take(self, volumes: Iterable[Volume], taken: Ints, before: Sequence[Ints], labels: LabelRows) -> None:
-        """On each row the first volume that is usable there and that no claim before took there."""
+        """Take on each row the first usable volume that no claim before took there."""
         for rows, numbers in self._offers(volumes, labels):
             free = taken[rows] == NOTHING
             for other in before:
@@ -128,6 +128,6 @@ class Shelf:
 
 
 def selected(selector: Selector) -> tuple[AffinityTerm, ...] | None:
-    """A label selector as node terms; one that says nothing selects all."""
+    """A label selector as node terms; an empty selector selects all nodes."""
     rows = (*(Requirement(key, "In", (value,)) for key, value in selector.labels), *selector.expressions)
     return (AffinityTerm(rows),) if rows else None

@@ -1,7 +1,7 @@
-"""Volumes on the shelf: which are free, which are kept for whom, and which were promised to a claim but not given yet.
+"""Persistent volumes: which are free, which name a claim, and which are promised to a claim that is not bound yet.
 
-A promise (`assume`) holds until it is taken back (`forget`) or until the truth is known: a volume that names its claim,
-a claim that names its node.
+A promise (`assume`) holds until it is taken back (`forget`), or until the API server confirms it: a volume that names
+its claim, or a claim that names its node.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dovetail.model.volumes import AVAILABLE, Claim, ClaimRef, Volume, VolumeCho
 
 
 class VolumeError(RuntimeError):
-    """A volume was promised twice, or a choice asked for where there is none: a bug, never the user's fault."""
+    """A volume was promised twice, or a choice was requested that does not exist: a bug, never a user's error."""
 
 
 @dataclass(frozen=True, slots=True)
 class VolumePromise:
-    """Pods that share a claim promise the same thing several times."""
+    """A volume promised to a claim. Pods that share a claim make the same promise several times."""
 
     claim: ClaimRef
     node: str
@@ -28,7 +28,7 @@ class VolumePromise:
 class Stock:
     def __init__(self) -> None:
         self.volumes: dict[str, Volume] = {}
-        self._free: dict[str, dict[str, Volume]] = {}  # class -> name -> volume that nobody has
+        self._free: dict[str, dict[str, Volume]] = {}  # class -> name -> volume without a claim
         self._kept: dict[str, dict[str, Volume]] = {}  # claim -> name -> volume that names it
         self._given: dict[str, VolumePromise] = {}  # volume -> promise
         self._given_to: dict[str, str] = {}  # claim -> volume
@@ -55,22 +55,22 @@ class Stock:
             self._given_to.pop(promise.claim.key, None)
 
     def settle(self, claim: Claim) -> None:
-        """The claim itself says which volume it has, or where one is being made."""
+        """Drop promises that the claim's own volume or node replaces."""
         if claim.volume or claim.selected_node is not None:
             self._made_for.pop(claim.key, None)
         given = self._given_to.get(claim.key)
-        if given is not None and claim.volume not in ("", given):  # the one it has says so itself, sooner or later
+        if given is not None and claim.volume not in ("", given):  # the volume that it has will name the claim itself
             del self._given[given], self._given_to[claim.key]
 
     # ---- questions ----------------------------------------------------------------------------------------------
 
     def promised_to(self, claim: Claim) -> str | None:
-        """The node for which a volume of the claim is being made."""
+        """The node for which a volume of the claim is being created."""
         promise = self._made_for.get(claim.key)
         return promise.node if promise is not None and promise.claim.means(claim) else claim.selected_node
 
     def prebound(self, claim: Claim) -> list[Volume]:
-        """Volumes that are the claim's already, or promised to it; by name."""
+        """Volumes that name the claim already, or are promised to it; by name."""
         kept = [volume for volume in self._kept.get(claim.key, {}).values() if _names(volume, claim)]
         given = self._given_to.get(claim.key)
         if given is not None and given in self.volumes and self._given[given].claim.means(claim):
@@ -79,7 +79,7 @@ class Stock:
         return sorted(fitting, key=lambda volume: volume.name)
 
     def candidates(self, claim: Claim) -> list[Volume]:
-        """Volumes that could become the claim's, the smallest first."""
+        """Volumes that could be bound to the claim, smallest first."""
         fitting = [
             volume
             for volume in self._free.get(claim.storage_class, {}).values()
@@ -103,7 +103,7 @@ class Stock:
                 self._given_to[choice.claim] = choice.volume
 
     def forget(self, choices: Iterable[VolumeChoice]) -> None:
-        """The inverse of `assume`; what became true, or was never assumed, stays as it is."""
+        """Undo `assume`. A promise that was confirmed, or never made, is not changed."""
         for choice in choices:
             shelf, key = self._place_of(choice)
             known = shelf.get(key)
@@ -117,7 +117,7 @@ class Stock:
                 del self._given_to[choice.claim]
 
     def promises(self) -> tuple[dict[str, VolumePromise], dict[str, str], dict[str, VolumePromise]]:
-        """A copy, which `restore` understands."""
+        """A copy of all promises, for `restore`."""
         return dict(self._given), dict(self._given_to), dict(self._made_for)
 
     def restore(self, promises: tuple[dict[str, VolumePromise], dict[str, str], dict[str, VolumePromise]]) -> None:
@@ -128,7 +128,7 @@ class Stock:
 
 
 def _promise(choice: VolumeChoice) -> VolumePromise:
-    """A volume is given whatever the node; one that is made is made for a node."""
+    """The promise of a choice. An existing volume is promised for any node; a new one is created for one node."""
     namespace, _, name = choice.claim.partition("/")
     return VolumePromise(ClaimRef(namespace, name, choice.claim_uid), "" if choice.volume else choice.node)
 
@@ -138,7 +138,7 @@ def _names(volume: Volume, claim: Claim) -> bool:
 
 
 def _has_room(volume: Volume, claim: Claim) -> bool:
-    """What FindMatchingVolume demands of every volume, also of one that names the claim."""
+    """What FindMatchingVolume requires of every volume, also of one that names the claim."""
     return (
         volume.capacity >= (claim.request or 0)
         and volume.mode == claim.mode

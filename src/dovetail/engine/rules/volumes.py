@@ -1,6 +1,6 @@
 """Kubernetes' rules about a pod's volumes: VolumeRestrictions, NodeVolumeLimits, VolumeBinding and VolumeZone.
 
-Facts come in by `change`, which says whom it may help. Pods without claims cost nothing here.
+Facts come in by `change`, which returns which pods it may help. Pods without claims cost nothing here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dovetail.policies.rows import Bytes
 
 
 class Volumes:
-    """What is known of volumes, which pods use which, and what that means for a pod. A witness of the ledger."""
+    """Volumes, the pods that use them, and what both mean for a pod. A witness of the ledger."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -35,7 +35,7 @@ class Volumes:
     # ---- facts --------------------------------------------------------------------------------------------------
 
     def change(self, facts: Iterable[VolumeFact], gone: Iterable[VolumeFact] = ()) -> Helps:
-        """These are new or different, those are gone."""
+        """Store facts that are new or changed, and drop those that are gone."""
         helps = NOBODY
         for fact in gone:
             helps |= self._records.drop(fact)
@@ -44,7 +44,7 @@ class Volumes:
         return helps
 
     def helped(self, pod: Pod, change: Helps) -> bool:
-        """Whether a pod that waits should try again after a change."""
+        """Whether a waiting pod should be tried again after a change."""
         if not pod.relations.claims or not change:
             return False
         keys = claim_keys(pod)
@@ -52,7 +52,7 @@ class Volumes:
         return change.anyone or not change.claims.isdisjoint(keys) or not change.classes.isdisjoint(classes)
 
     def freed_by(self, pod: Pod) -> Helps:
-        """Whom it may help that a pod is gone: a claim for one pod at a time, volumes promised, attachments."""
+        """The pods that a leaving pod may help: it frees ReadWriteOncePod claims, promised volumes and attachments."""
         return ANYONE if pod.relations.claims else NOBODY
 
     def claim(self, key: str) -> Claim | None:
@@ -61,10 +61,13 @@ class Volumes:
     def volume(self, name: str) -> Volume | None:
         return self._records.stock.volumes.get(name)
 
-    # ---- who uses what ------------------------------------------------------------------------------------------
+    # ---- users of claims ----------------------------------------------------------------------------------------
 
     def came(self, pod: Pod, row: int) -> None:
-        """The pod holds the row. What it needs of volumes there is promised to it, unless it runs there already."""
+        """Note that the pod holds the row.
+
+        The volumes that it needs there are promised to it, unless it runs already.
+        """
         if not pod.relations.claims:
             return
         if self._ledger.is_reserved(pod.uid) and pod.uid not in self._promised:
@@ -74,7 +77,7 @@ class Volumes:
         self._records.limits.came(claim_keys(pod), row)
 
     def left(self, pod: Pod, row: int) -> None:
-        """Whatever was promised to it is free again."""
+        """Free everything that was promised to the pod."""
         if not pod.relations.claims:
             return
         for key in _named(pod):
@@ -86,21 +89,21 @@ class Volumes:
         self.forget(self._promised.pop(pod.uid, ()))
 
     def clear(self, reserved: Collection[str]) -> None:
-        """Promises to pods whose claims are being bound stay as they are: their volumes are chosen."""
+        """Drop all users. Promises to pods that are being bound stay: their volumes are chosen."""
         self._users.clear()
         self._records.limits.clear()
         for uid in [uid for uid in self._promised if uid not in reserved]:
             self.forget(self._promised.pop(uid))
 
     def promise(self, pod: Pod, row: int) -> None:
-        """Nobody else gets what the pod's unbound claims get on the row, until the pod leaves or it is true."""
+        """Keep for the pod what its unbound claims get on the row, until the pod leaves or the claims are bound."""
         choices = tuple(self._choice(one, row) for one in self._search(pod) if one.satisfied[row])
         if choices:
             self.assume(choices)
             self._promised[pod.uid] = choices
 
     def take(self, pod: Pod, node: str) -> tuple[VolumeChoice, ...]:
-        """What was promised to the pod when it came to the node: to be done before the pod is bound."""
+        """The choices promised to the pod on this node: to be carried out before the pod is bound."""
         return tuple(choice for choice in self._promised.get(pod.uid, ()) if choice.node == node)
 
     # ---- questions ----------------------------------------------------------------------------------------------
@@ -109,7 +112,7 @@ class Volumes:
         return bool(pod.relations.claims)
 
     def refusal(self, pod: Pod) -> Reason | None:
-        """Why no node can take the pod, whatever it has."""
+        """Why no node can take the pod, whatever the nodes have; None = some may."""
         for key in claim_keys(pod):
             reason = self._claim_refusal(pod, self._records.claims.get(key))
             if reason is not None:
@@ -132,7 +135,7 @@ class Volumes:
         return found
 
     def fact(self, pod: Pod, row: int, reason: Reason) -> Fact | None:
-        """Which claim or volume the node refuses; None where the reason is another."""
+        """The claim or volume because of which the node refuses the pod; None for other reasons."""
         if reason == Reason.VOLUME_NONE:
             claims = [one.claim for one in self._search(pod) if not one.satisfied[row]]
             return Fact(f"no persistent volume is available for {_claims(claims)}") if claims else None
@@ -149,7 +152,7 @@ class Volumes:
         return Fact(f"{', '.join(names)} {said}") if names else None
 
     def why_refused(self, pod: Pod, reason: Reason) -> str:
-        """Which claim is why no node can take the pod: `claim data does not exist`; "" where none is."""
+        """The claim because of which no node can take the pod: `claim data does not exist`; "" = there is none."""
         said = {
             Reason.CLAIM_MISSING: "does not exist",
             Reason.CLAIM_UNBOUND: "is not bound yet",
@@ -173,12 +176,12 @@ class Volumes:
     # ---- promises -----------------------------------------------------------------------------------------------
 
     def assume(self, choices: Iterable[VolumeChoice]) -> None:
-        """From now on these volumes are the claims', though nobody has written it down yet."""
+        """Treat these volumes as the claims' from now on: the API server does not say so yet."""
         self._records.stock.assume(choices)
         self._records.moves += 1
 
     def forget(self, choices: Iterable[VolumeChoice]) -> Helps:
-        """Take back what was assumed and did not become true."""
+        """Undo `assume` for choices that were not carried out; returns which pods this may help."""
         choices = tuple(choices)
         self._records.stock.forget(choices)
         self._records.moves += 1
@@ -202,20 +205,23 @@ class Volumes:
 
     def _claim_refusal(self, pod: Pod, claim: Claim | None) -> Reason | None:
         if claim is None or (claim.name in pod.relations.ephemeral and claim.owner != pod.uid):
-            return Reason.CLAIM_MISSING  # one that was made for another pod, or for none, is not the pod's own
+            return Reason.CLAIM_MISSING  # a claim created for another pod, or for none, is not the pod's
         if claim.lost or claim.leaving:
             return Reason.CLAIM_UNBOUND
         there = self.volume(claim.volume) is not None if claim.bound else self._records.waits(claim)
         return None if there else Reason.CLAIM_UNBOUND
 
     def _in_use(self, key: str) -> bool:
-        """For one pod at a time, and another has it. As kube-scheduler: on nodes that are there."""
+        """Whether the claim allows one pod at a time and another pod uses it.
+
+        As in kube-scheduler: on active nodes only.
+        """
         claim = self._records.claims[key]
         rows = self._users.get(key, {}).values() if ONE_POD in claim.access_modes else ()
         return any(map(self._ledger.is_active, rows))
 
     def _search(self, pod: Pod) -> list[VolumeCandidates]:
-        """Kept until something changes: a decision asks several times."""
+        """The candidates, kept until something changes: one decision calls this several times."""
         records = self._records
         asked = (pod.namespace, pod.relations.claims, records.moves, records.labels.stamp)
         if self._last[0] != asked:
@@ -237,7 +243,10 @@ class Volumes:
         return outside
 
     def _in_other_zones(self, volume: Volume) -> Bools:
-        """A node without any such label is in every zone; a volume's old label may match a node's new one."""
+        """Rows in other zones.
+
+        A node without any zone label is in every zone; a volume's old label may match a node's new one.
+        """
         other = np.zeros(len(self._records.labels), dtype=np.bool_)
         for label, values in volume.zones:
             same = AffinityTerm((Requirement(label, "In", values),))
@@ -254,7 +263,7 @@ def claim_keys(pod: Pod) -> tuple[str, ...]:
 
 
 def _named(pod: Pod) -> list[str]:
-    """Keys of the claims that the pod names, without those that are made for it."""
+    """Keys of the claims that the pod names, without claims that are created for it."""
     return [f"{pod.namespace}/{name}" for name in pod.relations.claims if name not in pod.relations.ephemeral]
 
 

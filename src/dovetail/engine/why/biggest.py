@@ -1,4 +1,4 @@
-"""Requests that exceed everything the cluster has: whatever left, they would not fit."""
+"""Requests that exceed everything in the cluster: they would not fit even if other pods left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dovetail.model.pod import DeviceAsk, Pod
 
 
 def beyond_all(scheduler: Scheduler, pod: Pod) -> tuple[str, ...]:
-    """What no card or node could give even if it were empty, with the biggest there is."""
+    """What no card or node could give even if it were empty, with the largest available."""
     ledger = scheduler.ledger
     nodes = [ledger.nodes[row] for _, row in sorted(ledger.row_of.items()) if ledger.is_active(row)]
     asks = dict.fromkeys(ask for container in pod.containers for ask in container.asks)

@@ -1,4 +1,4 @@
-"""Single changes to a pod that might place it: what `suggest` tries, in the order in which they cost the user least."""
+"""Single changes to a pod that might place it, cheapest for the user first: `suggest` tries them."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from dovetail.model.relations import Relations
 from dovetail.model.rules import AffinityTerm, NodeRules, Toleration
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
-# Kubernetes' own marks of nodes that are cordoned, not ready, out of memory and so on: no place to be sent to.
+# Kubernetes' taints of nodes that are cordoned, not ready, out of memory and so on: no pod should be sent there.
 CONDITION_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
-LEAST_PART = Fraction(1, 2)  # of what was asked: less of it is no help and is never suggested
+LEAST_PART = Fraction(1, 2)  # of what was asked: a smaller part is never suggested
 
 
 @dataclass(frozen=True, slots=True)
 class SuggestedChange:
     sentence: str
     apply: Callable[[Pod], Pod]
-    for_replicas: bool = False  # it helps only if the pods of the same owner that have their places change as well
+    for_replicas: bool = False  # works only if placed pods of the same owner change too
 
 
-Works = Callable[[SuggestedChange], object]  # true where the pod is placed with the change
+Works = Callable[[SuggestedChange], object]  # true if the pod is placed with the change
 
 
 def less(pod: Pod, works: Works, biggest: Mapping[str, int]) -> Iterator[SuggestedChange]:
-    """The largest amount below the asked one that fits, of one thing at a time: found by halving, so tried often.
+    """The largest amount below the asked one that fits, for one resource at a time. Found by halving: many tries.
 
-    `biggest`: MiB of the biggest card of each vendor, which is what a whole card stands for.
+    `biggest`: MiB of the largest card of each vendor, which is the size of a whole card.
     """
     by_cards = set()
     for c, container in enumerate(pod.containers):
@@ -58,7 +58,7 @@ def fewer_cards(pod: Pod) -> Iterator[SuggestedChange]:
 
 
 def other_models(pod: Pod, models: Mapping[str, Sequence[str]]) -> Iterator[SuggestedChange]:
-    """Another GPU model that the cluster has, where the pod says which it takes; `models` by vendor."""
+    """Another GPU model of the cluster, if the pod names models; `models` by vendor."""
     for rules in pod.device_rules:
         if not (rules.use_types or rules.nouse_types):
             continue
@@ -82,7 +82,10 @@ def constraints_dropped(pod: Pod) -> Iterator[SuggestedChange]:
 
 
 def _rules_about_nodes(pod: Pod) -> Iterator[SuggestedChange]:
-    """A daemon's pod is made for its node: that it is there is no constraint to be dropped."""
+    """Rules about nodes, dropped one at a time.
+
+    The node of a DaemonSet's pod is not dropped: the pod is made for it.
+    """
     rules, own = pod.node_rules, pod.own_node
     if rules.node_name and not own:
         yield _node_rules(f"drop nodeName {rules.node_name}", node_name="")
@@ -97,7 +100,7 @@ def _rules_about_nodes(pod: Pod) -> Iterator[SuggestedChange]:
 
 
 def _rules_about_pods(pod: Pod) -> Iterator[SuggestedChange]:
-    """Replicas shun each other both ways, so anti-affinity is dropped from all of them."""
+    """Rules about pods, dropped one at a time. Anti-affinity of replicas works both ways, so all of them drop it."""
     relations = pod.relations
     for term in relations.affinity:
         yield _relation(f"drop the required pod affinity {pod_term(term)}", "affinity", term)
@@ -129,7 +132,7 @@ def _rules_about_cards(pod: Pod) -> Iterator[SuggestedChange]:
 
 
 def taints_tolerated(pod: Pod, nodes: Iterable[Node]) -> Iterator[SuggestedChange]:
-    """One taint at a time, the commonest first; not those by which Kubernetes marks nodes that do not work."""
+    """One taint at a time, most frequent first; without taints by which Kubernetes marks nodes that do not work."""
     taints: dict[Taint, int] = {}
     for node in nodes:
         taint = pod.node_rules.untolerated(node.static)
@@ -142,11 +145,11 @@ def taints_tolerated(pod: Pod, nodes: Iterable[Node]) -> Iterator[SuggestedChang
 
 
 def other_policies(pod: Pod, alone: bool) -> Iterator[SuggestedChange]:
-    """Which cards a policy takes decides what is left for the next; which node, only where others follow the pod."""
+    """Other policies. A GPU policy matters for several cards or pods; a node policy only if other pods follow."""
     asks = [ask for container in pod.containers for ask in container.asks]
     picky = any(DEVICE_POLICIES[name].idle_only for name in pod.profile.device)
     any_card_will_do = alone and not picky and len(asks) <= 1 and all(ask.count == 1 for ask in asks)
-    joint = NODE_POLICIES[pod.profile.node].offer is not None  # no GPU policy is asked
+    joint = NODE_POLICIES[pod.profile.node].offer is not None  # such a policy uses no GPU policy
     for name in DEVICE_POLICIES:
         if pod.profile.device != (name,) and not any_card_will_do and not joint:
             yield SuggestedChange(
@@ -158,12 +161,12 @@ def other_policies(pod: Pod, alone: bool) -> Iterator[SuggestedChange]:
 
 
 def least(asked: int) -> int:
-    """The smallest amount that is suggested in place of the asked one."""
+    """The smallest amount that is suggested instead of the asked one."""
     return -(-asked * LEAST_PART.numerator // LEAST_PART.denominator)
 
 
 def _largest(asked: int, change_to: Callable[[int], SuggestedChange], works: Works) -> Iterator[SuggestedChange]:
-    """Nothing, or the change to the largest amount below `asked` that works."""
+    """The change to the largest amount below `asked` that works, or nothing."""
     low, high = least(asked), asked
     if low >= high or not works(change_to(low)):
         return
@@ -177,7 +180,7 @@ def _largest(asked: int, change_to: Callable[[int], SuggestedChange], works: Wor
 
 
 def _parts_of_cards(pod: Pod, c: int, a: int, biggest: int) -> Iterator[tuple[int, Callable[[int], SuggestedChange]]]:
-    """(how much is asked, the change to less) of what can be said of the cards in a manifest."""
+    """(asked amount, the change to less) for each part of an ask that a manifest can state."""
     ask = pod.containers[c].asks[a]
     if ask.memory_percent is not None and not ask.plain:
         yield ask.memory_percent, _percent(pod, c, a)
@@ -219,7 +222,10 @@ def _compute(pod: Pod, c: int, a: int) -> Callable[[int], SuggestedChange]:
 
 
 def _compute_of_part(pod: Pod, ask: DeviceAsk) -> int:
-    """HAMi's webhook makes whole cards exclusive where compute is not stated; less memory takes that back."""
+    """Compute for a part of a card. HAMi's webhook makes whole cards exclusive if compute is not stated.
+
+    Less memory undoes that.
+    """
     named = ask.resources
     is_stated = named is None or f"requests.{named.compute}" in pod.quota_use
     if not ask.plain and (is_stated or not ask.whole):
@@ -241,7 +247,7 @@ def _resource(name: str, asked: int) -> Callable[[int], SuggestedChange]:
 
 
 def _limit(name: str, before: int) -> Callable[[int], SuggestedChange]:
-    """A quota may count limits; no request is larger than its limit."""
+    """A change of a limit, which a quota may count. The request is lowered to the limit."""
 
     def to(units: int) -> SuggestedChange:
         limit = units * unit_of(name)
@@ -257,14 +263,14 @@ def _limit(name: str, before: int) -> Callable[[int], SuggestedChange]:
 
 
 def _requesting(pod: Pod, name: str, amount: int) -> Pod:
-    """With so much of a resource asked for, which is what quotas count."""
+    """The pod with this request for a resource, also in what quotas count."""
     resources = {**pod.resources, name: amount} if name in pod.resources else pod.resources
     counted = {f"requests.{name}": amount, **({name: amount} if name in pod.quota_use else {})}
     return replace(pod, resources=resources, quota_use={**pod.quota_use, **counted})
 
 
 def _asking(c: int, a: int, part: str, **changed: object) -> Callable[[Pod], Pod]:
-    """One ask changed; `part` is the field of CardResources by which Kubernetes counts what changed."""
+    """Change one ask; `part` is the field of CardResources by which Kubernetes counts the change."""
 
     def apply(pod: Pod) -> Pod:
         container = pod.containers[c]
@@ -280,7 +286,7 @@ def _asking(c: int, a: int, part: str, **changed: object) -> Callable[[Pod], Pod
 
 
 def _stated(container: Container, resources: CardResources, part: str) -> int:
-    """What a container says of its cards, in Kubernetes' unit: of a plain ask only how many there are."""
+    """What a container states about its cards, in Kubernetes' unit; a plain ask states only the number of cards."""
     asks = [ask for ask in container.asks if ask.resources == resources]
     if part == "count":
         return sum(ask.count for ask in asks)

@@ -1,4 +1,4 @@
-"""Why here, why not there: recomputed on request, with the functions that decide and none of their own."""
+"""Why a node was chosen or refused: recomputed on request, with the functions that decide."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ from dovetail.policies.table import NODE_POLICIES
 class Explanation:
     pod: Pod
     decision: Decision | None
-    verdicts: tuple[Verdict, ...]  # those that fit first, best first; then the others by name
-    counted: tuple[tuple[str, int], ...]  # (what is lacking, on how many nodes), most first
+    verdicts: tuple[Verdict, ...]  # nodes that fit first, best first; then the others by name
+    counted: tuple[tuple[str, int], ...]  # (what is lacking, on how many nodes), most frequent first
     lacking: tuple[Lacking, ...]  # the same by kind, the nearest miss first
-    nearest: Verdict | None  # the node that misses least, where none fits
-    beyond: tuple[str, ...] = ()  # what exceeds everything the cluster has
+    nearest: Verdict | None  # the nearest miss if no node fits
+    beyond: tuple[str, ...] = ()  # what exceeds everything in the cluster
 
 
 def verdicts(scheduler: Scheduler, pod: Pod) -> tuple[Verdict, ...]:
-    """Every node's verdict against the ledger as it is now, by name; of a daemon's pod that of its own node."""
+    """Every node's verdict with the ledger as it is now, by name; for a DaemonSet's pod only its node's."""
     return Look(scheduler, pod).all_nodes()
 
 
 def fits_on(scheduler: Scheduler, pod: Pod, nodes: Iterable[str]) -> bool:
-    """True where one of these nodes would take the pod now; nothing is compiled for it."""
+    """Whether one of these nodes would take the pod now; compiles nothing."""
     ledger, look = scheduler.ledger, Look(scheduler, pod)
     rows = (ledger.row_of[node] for node in nodes)
     return any(look.node(ledger.nodes[row], row).reason == Reason.OK for row in rows)
 
 
 def explain(scheduler: Scheduler, pod: Pod, decision: Decision | None = None) -> Explanation:
-    """The whole picture for one pod that is not in the ledger (yet)."""
+    """The explanation for one pod that is not in the ledger (yet)."""
     found = with_preferences(scheduler, pod, verdicts(scheduler, pod))
     sign = -1 if NODE_POLICIES[pod.profile.node].lowest_wins else 1
     ranked = sorted(found, key=lambda v: (v.reason != Reason.OK, -sign * (v.score or 0.0), v.node))
@@ -59,7 +59,7 @@ def explain(scheduler: Scheduler, pod: Pod, decision: Decision | None = None) ->
 
 
 def with_preferences(scheduler: Scheduler, pod: Pod, found: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
-    """The same with scores that count the pod's preferences, where its policy counts in the same points."""
+    """The verdicts with scores that include the pod's preferences, if its policy counts in the same points."""
     counts = pod.profile.policy_weight and NODE_POLICIES[pod.profile.node].in_points
     if not counts or not scheduler.related.preferred.concerns(pod):
         return found
@@ -74,7 +74,7 @@ def with_preferences(scheduler: Scheduler, pod: Pod, found: tuple[Verdict, ...])
 
 
 class Look:
-    """One pod held against node after node. Good until the ledger changes."""
+    """Checks one pod against nodes. Valid until the ledger changes."""
 
     def __init__(self, scheduler: Scheduler, pod: Pod) -> None:
         self.scheduler, self.pod, self.ledger = scheduler, pod, scheduler.ledger
@@ -94,11 +94,11 @@ class Look:
 
     @cached_property
     def device_limits(self) -> str:
-        """The same for all nodes, and dear where many pods share the quota."""
+        """The same for all nodes, and slow if many pods share the quota, hence cached."""
         return self.scheduler.quotas.device_limits(self.pod)
 
     def rows(self) -> list[int]:
-        """Of the nodes that are asked, by name: all that exist; of a daemon's pod its own."""
+        """Rows of the nodes to check, by name: all active nodes; for a DaemonSet's pod its own node."""
         rows = {name: row for name, row in sorted(self.ledger.row_of.items()) if self.ledger.is_active(row)}
         own = self.pod.own_node
         return [rows[own]] if own in rows else list(rows.values())
@@ -116,18 +116,18 @@ class Look:
         return self._room(node, row)
 
     def _related(self, row: int) -> Reason:
-        """What rules about other pods and volumes say of the row."""
+        """The reason of rules about other pods and volumes for the row."""
         return Reason(int(self.refusals[row])) if self.refusals is not None else Reason.OK
 
     def _has_room(self, node: Node, row: int) -> bool:
         return self._room(node, row).reason == Reason.OK
 
     def _room(self, node: Node, row: int) -> Verdict:
-        """Whether the node has what the pod asks for, whatever the rules are."""
+        """Whether the node has what the pod asks for, without rules."""
         rows, wants = self.state.rows, self.state.wants
         if short := node_shortage(rows, wants, row, self.shape):
             return self._short(node, row, Reason(short))
-        # The first container that fails speaks, as in HAMi, whether it lacks the node's cards or room on them.
+        # The first container that fails gives the reason, as in HAMi: too few cards on the node, or no room on them.
         failed = first_without_cards(self.state, self.lens, row, self.shape, self.quota, self.draw)
         for a in range(wants.shape[self.shape, FIRST_ASK], wants.shape[self.shape, LAST_ASK]):
             if refused := ask_refusal(rows, wants, row, a):
@@ -139,7 +139,7 @@ class Look:
         return Verdict(node.name, Reason.OK, Fact(sentence(Reason.OK)), score=score)
 
     def _rule(self, node: Node, row: int, reason: Reason) -> Fact:
-        """Which rule, as far as it can be named."""
+        """The broken rule, as far as it can be named."""
         rules = self.pod.node_rules
         if reason == Reason.NODE_NAME and rules.node_name not in self.scheduler.ledger.row_of:
             return Fact(f"the pod names node {rules.node_name}, which does not exist", everywhere=True)
@@ -156,13 +156,13 @@ class Look:
         return self.scheduler.related.volumes.fact(self.pod, row, reason) or relation_fact(self.pod.relations, reason)
 
     def _whole(self, node: Node, row: int, a: int, reason: Reason) -> Verdict:
-        """What can be said of an ask before looking at single cards."""
+        """The verdict on an ask before a look at single cards."""
         rows, wants, fact, missing = self.state.rows, self.state.wants, Fact(sentence(reason)), float("inf")
         if reason == Reason.NODE_UNSETTLED:
             return Verdict(node.name, reason, Fact(node.unsettled), hami_name(reason))
         vendors = [one.vendor for container in self.pod.containers for one in container.asks]
         vendor = int(wants.ask[a, ASK_VENDOR])
-        if reason == Reason.UNREGISTERED and len(set(vendors)) > 1:  # which are missing?
+        if reason == Reason.UNREGISTERED and len(set(vendors)) > 1:  # name the missing one
             names = {self.scheduler.intern.vendors(name): name for name in vendors}
             fact = Fact(f"node has no {names[vendor]} device")
         if reason == Reason.TOO_FEW_CARDS:
@@ -171,7 +171,7 @@ class Look:
         return Verdict(node.name, reason, fact, hami_name(reason), shortfall=missing)
 
     def _short(self, node: Node, row: int, reason: Reason) -> Verdict:
-        """Which resource, and by how much."""
+        """The resource that is short, and by how much."""
         rows, wants, intern = self.state.rows, self.state.wants, self.scheduler.intern
         if wants.need[self.shape, intern.nowhere] > 0:
             name = next(

@@ -1,7 +1,7 @@
-"""What the nodes say to a pod that waits, in bounded time: the live scheduler asks for thousands of pods.
+"""What the nodes lack for a waiting pod, in bounded time: the live scheduler needs it for thousands of pods.
 
-The kernel says which nodes fit. Of those that do not, the most promising are looked at as `explain` does, each kind of
-state once; beyond `looks` kinds, nodes are counted by the kernel's reason, without amounts.
+The kernel finds the nodes that fit. Of the others, the most promising are checked as in `explain`, each kind of state
+once. After `looks` kinds, nodes are counted by the kernel's reason, without amounts.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from dovetail.policies.rows import (
     Bytes,
 )
 
-MOST_LOOKS = 64  # kinds of node state looked at card by card; 0.3 ms each with eight cards
-LOOK_COST = 40  # of one such look, in the time that a node takes whose kind is known
-INTERPRETED_COST = 10  # of asking one node while the kernel is not compiled yet
-_RULED_OUT = 0.6  # where a node stands that a rule refuses: behind those that are near, before the others
+MOST_LOOKS = 64  # kinds of node state checked card by card; 0.3 ms each with eight cards
+LOOK_COST = 40  # of one such check, in units of a node whose kind is known
+INTERPRETED_COST = 10  # of checking one node while the kernel is not compiled yet
+_RULED_OUT = 0.6  # place of a node refused by a rule: behind near nodes, before the others
 _FAR = 2.0
-_BY_NODE = (Reason.VOLUME_NONE, Reason.VOLUME_NODE, Reason.VOLUME_ZONE)  # worded for each node by itself
+_BY_NODE = (Reason.VOLUME_NONE, Reason.VOLUME_NODE, Reason.VOLUME_ZONE)  # worded for each node separately
 _RULES = [int(reason) for reason in CHECKS[: CHECKS.index(Reason.CPU)]]
 
 
@@ -48,16 +48,16 @@ Missing = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Findings(NamedTuple):
-    """`lacking` is empty where a node would take the pod by now."""
+    """What the nodes lack. `lacking` is empty if a node would take the pod now."""
 
     fits: bool
     nodes: int
-    lacking: tuple[Lacking, ...]  # what blocks at the nearest miss first
-    cost: int  # in nodes whose kind is known
+    lacking: tuple[Lacking, ...]  # what blocks at the nearest miss comes first
+    cost: int  # in units of a node whose kind is known
 
 
 def find(scheduler: Scheduler, pod: Pod, looks: int = MOST_LOOKS) -> Findings:
-    """What the nodes lack: `lacking(verdicts(scheduler, pod))` where their states are of at most `looks` kinds."""
+    """What the nodes lack: equal to `lacking(verdicts(scheduler, pod))` if they have at most `looks` kinds of state."""
     codes = scheduler.related.codes(pod)
     look = Look(scheduler, pod)
     rows = np.array(look.rows(), dtype=np.int64)
@@ -66,7 +66,7 @@ def find(scheduler: Scheduler, pod: Pod, looks: int = MOST_LOOKS) -> Findings:
     ordered = rows[np.argsort(_promise(look, codes)[rows], kind="stable")].tolist()
     short = np.maximum(_missing(look), 0)
     kind_of, known = _kinds(look, short), dict[object, Verdict]()
-    is_short = (short > 0).sum(axis=1) > 0  # told without a look at any card
+    is_short = (short > 0).sum(axis=1) > 0  # known without a look at any card
     found, taken = [], 0
     for row in ordered:
         node, kind = look.ledger.nodes[row], kind_of(row)
@@ -85,7 +85,7 @@ def _by_code(node: str, code: int) -> Verdict:
 
 
 def _kinds(look: Look, short: Missing) -> Callable[[int], object]:
-    """What a node's verdict depends on, as a key: its rules, what it is short of, and its cards."""
+    """A function from row to a key of everything that the verdict depends on: rules, shortages, cards."""
     rows, ruled = look.state.rows, look.pod.node_rules.keys(look.ledger.places.static)
     by_uuid = any(one.use_uuids or one.nouse_uuids for one in look.pod.device_rules)
     fields = [field for field in range(rows.card.shape[2]) if field != UUID or by_uuid]
@@ -105,7 +105,7 @@ def _kinds(look: Look, short: Missing) -> Callable[[int], object]:
 
 
 def _missing(look: Look) -> Missing:
-    """[row, resource]: what is missing of what the pod asks for; not more than 0 where nothing is."""
+    """[row, resource]: what is missing of the request; 0 or less if nothing is."""
     rows, need = look.state.rows, look.state.wants.need[look.shape]
     columns = min(len(need), rows.cap.shape[1])
     need = need[:columns]
@@ -115,7 +115,7 @@ def _missing(look: Look) -> Missing:
 
 
 def _promise(look: Look, codes: Bytes) -> Floats:
-    """[row]: the smaller, the nearer the node may be; what it is short of is at least that part of what is asked."""
+    """[row]: smaller means that the node may be nearer: a lower bound of its shortfall, as a part of the request."""
     rows, wants = look.state.rows, look.state.wants
     missing = _missing(look)[: len(codes)]
     need = np.maximum(wants.need[look.shape][: missing.shape[1]], 1)

@@ -1,4 +1,4 @@
-"""Which quota or claim is why no node can take a pod: for plans, explanations and conditions of live pods."""
+"""The quota or claim because of which no node can take a pod: for plans, explanations and conditions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dovetail.model.reason import POD_LEVEL, Reason, sentence
 
 
 def only_device_quota(scheduler: Scheduler, pod: Pod) -> str:
-    """What the quota allows and what is in use, of a pod that no node takes; "" = without the quota none would either.
+    """The quota's limits and their use, if a node would take the pod without the quota; else "".
 
-    Another node would not help such a pod: its reason is the quota, and not what each node says of it.
+    Then another node would not help: the reason is the quota, not the reasons of nodes.
     """
     if not (pod.wants_devices and scheduler.quotas.apply_to(pod)):
         return ""
@@ -20,17 +20,17 @@ def only_device_quota(scheduler: Scheduler, pod: Pod) -> str:
 
 
 def exceeded(scheduler: Scheduler, pod: Pod) -> str:
-    """Which quota the pod would exceed now, and by how much; "" = none."""
+    """The quota that the pod would exceed now, and by how much; "" = none."""
     return scheduler.quotas.refusal(pod) or ""
 
 
 def refused_by(scheduler: Scheduler, pod: Pod, reason: Reason) -> str:
-    """Which quota or claim is why no node can take the pod; "" = neither is."""
+    """The quota or claim because of which no node can take the pod; "" = there is none."""
     if reason == Reason.QUOTA:
         return exceeded(scheduler, pod)
     return scheduler.related.volumes.why_refused(pod, reason)
 
 
 def asks_nodes(reason: Reason) -> bool:
-    """Whether the nodes are to be asked what such a pod lacks: nothing else keeps it from them."""
+    """Whether the nodes' verdicts explain this reason: nothing else keeps the pod from them."""
     return reason not in POD_LEVEL or reason == Reason.NO_NODES

@@ -1,6 +1,6 @@
-"""Changes that would place a pending pod, each tried on the ledger and taken back before it is said.
+"""Changes that would place a pending pod: each is tried on the ledger, and undone, before it is suggested.
 
-Changes come in the order in which they cost the user least; of each kind the first that works is offered, and nothing
+Kinds of changes are tried in order of cost for the user. Of each kind the first that works is suggested, and no amount
 below `changes.LEAST_PART` of what was asked.
 """
 
@@ -34,7 +34,7 @@ from dovetail.model.rules import CORDON
 
 MOST_ALTERNATIVES = 3
 MOST_POD_TRIES = 5_000
-MOST_NODE_TRIES = 1_000  # of one policy
+MOST_NODE_TRIES = 1_000  # per policy
 MOST_CORDONED_TRIES = 200  # nodes that are cordoned or have cordoned cards
 
 
@@ -42,11 +42,11 @@ MOST_CORDONED_TRIES = 200  # nodes that are cordoned or have cordoned cards
 class Suggestion:
     kind: str  # one of KINDS
     sentence: str
-    verified_node: str  # where the engine placed the pod with this change
+    verified_node: str  # the node on which the engine placed the pod with this change
 
 
 def alternatives(scheduler: Scheduler, group: Group, pod: Pod, most: int = MOST_ALTERNATIVES) -> tuple[Suggestion, ...]:
-    """Changes that work, at most one of a kind, those that cost the user least first. The ledger is as before."""
+    """Changes that work, at most one of a kind, cheapest for the user first. The ledger is as before."""
     if pod.refusal is not None:
         return ()
     with scheduler.without_trace():
@@ -58,7 +58,7 @@ Search = Callable[[Scheduler, Group, Pod], Iterator[Suggestion]]
 
 
 def _tried(kind: str, changes: Callable[[Scheduler, Group, Pod], Iterator[SuggestedChange]]) -> Search:
-    """Changes to the pod: those that place it."""
+    """A search over changes to the pod: yields those that place it."""
 
     def search(scheduler: Scheduler, group: Group, pod: Pod) -> Iterator[Suggestion]:
         for change in changes(scheduler, group, pod):
@@ -71,7 +71,7 @@ def _tried(kind: str, changes: Callable[[Scheduler, Group, Pod], Iterator[Sugges
 
 
 def _less(scheduler: Scheduler, group: Group, pod: Pod) -> Iterator[SuggestedChange]:
-    biggest: dict[str, int] = {}  # vendor -> MiB of its biggest card that the pod takes
+    biggest: dict[str, int] = {}  # vendor -> MiB of its largest card that the pod accepts
     for node in active_nodes(scheduler):
         for device in node.devices:
             if pod.rules_for(device.vendor).accepts(device.model):
@@ -88,7 +88,7 @@ def _models(scheduler: Scheduler, group: Group, pod: Pod) -> Iterator[SuggestedC
 
 
 def _policy_may_help(scheduler: Scheduler, group: Group, changed: Pod) -> bool:
-    """A kernel takes seconds to compile: for a lone pod the nodes are asked without one first."""
+    """Whether another policy may help. A kernel takes seconds to compile, so nodes are checked without one first."""
     if len(group.pods) > 1 or scheduler.quotas.apply_to(changed):
         return True
     nodes = [node.name for node in active_nodes(scheduler) if not changed.node_rules.refusal(node.static)]
@@ -96,14 +96,14 @@ def _policy_may_help(scheduler: Scheduler, group: Group, changed: Pod) -> bool:
 
 
 def try_group(scheduler: Scheduler, group: Group, uid: str) -> Decision | None:
-    """What would become of one pod if the group were placed now; nothing is kept."""
+    """The decision for one pod if the group were placed now; everything is undone."""
     with scheduler.ledger.transaction():
         decisions = scheduler.place((group,))
     return next((decision for decision in decisions if decision.uid == uid), None)
 
 
 def _places(scheduler: Scheduler, group: Group, pod: Pod, change: SuggestedChange) -> str | None:
-    """The node the pod would get with the change, made to every like member of its group."""
+    """The node that the pod would get with the change, which also applies to equal members of its group."""
     pods = tuple(
         change.apply(member) if member.uid == pod.uid or member.containers == pod.containers else member
         for member in group.pods
@@ -116,7 +116,7 @@ def _places(scheduler: Scheduler, group: Group, pod: Pod, change: SuggestedChang
 
 
 def _change_replicas(scheduler: Scheduler, owner: str, change: SuggestedChange) -> None:
-    """Those of a workload that have their places get the change where they are: they share the template."""
+    """Apply the change to placed pods of a workload, in their places: they share the template."""
     ledger = scheduler.ledger
     for uid in [uid for uid in ledger.pods if owner and ledger.pods.pod(uid).owner == owner]:
         held, node = ledger.pods[uid], ledger.node_of(uid)
@@ -131,7 +131,7 @@ def active_nodes(scheduler: Scheduler) -> list[Node]:
 
 
 def fewer_members(scheduler: Scheduler, group: Group, pod: Pod) -> Iterator[Suggestion]:
-    """As many members as fit now, where the group asks for more to start together."""
+    """A smaller minimum: as many members as fit now."""
     if group.minimum < 2:
         return
     with scheduler.ledger.transaction():
@@ -143,7 +143,7 @@ def fewer_members(scheduler: Scheduler, group: Group, pod: Pod) -> Iterator[Sugg
 
 
 def _uncordon(scheduler: Scheduler, group: Group, pod: Pod) -> Iterator[Suggestion]:
-    """One cordoned node, or one cordoned card, or all of a node's cordoned cards, taken back into use."""
+    """Uncordon one node, one card, or all cordoned cards of a node."""
     cordoned = [node for node in active_nodes(scheduler) if node.unschedulable or any(d.cordoned for d in node.devices)]
     for node in cordoned[:MOST_CORDONED_TRIES]:
         for sentence, changed in _back_in_use(node):
@@ -175,7 +175,7 @@ def _cards_back(node: Node, uuids: list[str]) -> tuple[str, Node]:
 
 @contextmanager
 def _instead(scheduler: Scheduler, changed: Node) -> Iterator[None]:
-    """While it lasts, the node is another."""
+    """Replace the node by another version, until the end of the block."""
     ledger = scheduler.ledger
     before = ledger.nodes[ledger.row_of[changed.name]]
     ledger.set_node(changed)
@@ -186,7 +186,7 @@ def _instead(scheduler: Scheduler, changed: Node) -> Iterator[None]:
 
 
 def _pod_gone(scheduler: Scheduler, group: Group, pod: Pod) -> Iterator[Suggestion]:
-    """The least important pod whose place would do, the smallest first among equals."""
+    """The least important pod whose place is enough; among equals the smallest first."""
     ledger = scheduler.ledger
     allowed = {node.name for node in active_nodes(scheduler) if not pod.node_rules.refusal(node.static)}
 
@@ -196,7 +196,7 @@ def _pod_gone(scheduler: Scheduler, group: Group, pod: Pod) -> Iterator[Suggesti
         return held.pod.priority, len(shares), sum(share.memory_mib for share in shares), natural(held.pod.key)
 
     def helps_anywhere(victim: Pod) -> bool:
-        """A lone pod finds no node but the one that changed, unless a quota or the other pods kept it out."""
+        """Whether the pod may fit on a node other than the victim's: by a shared quota, or rules between pods."""
         shared = victim.namespace == pod.namespace and scheduler.quotas.apply_to(pod)
         return shared or scheduler.related.wakes(pod, victim)
 
@@ -215,7 +215,7 @@ def _pod_gone(scheduler: Scheduler, group: Group, pod: Pod) -> Iterator[Suggesti
 
 
 def _more_nodes(scheduler: Scheduler, group: Group, pod: Pod) -> Iterator[Suggestion]:
-    """One more node like one that exists, empty; the one with fewest cards first."""
+    """One more empty node like an existing one; the one with the fewest cards first."""
     for like in _kinds(scheduler):
         twin = _empty_twin(like)
         with _one_more(scheduler, twin):
@@ -228,9 +228,9 @@ def _more_nodes(scheduler: Scheduler, group: Group, pod: Pod) -> Iterator[Sugges
 
 @contextmanager
 def _one_more(scheduler: Scheduler, node: Node) -> Iterator[None]:
-    """While it lasts there is one more node; afterwards no trace of it is left in the ledger."""
+    """Add a node until the end of the block; afterwards the ledger has no trace of it."""
     ledger = scheduler.ledger
-    before = list(ledger.nodes)  # by row; that of a node which is gone may be taken
+    before = list(ledger.nodes)  # by row; the new node may use the row of a node that is gone
     ledger.set_node(node)
     row = ledger.row_of[node.name]
     try:
@@ -251,7 +251,7 @@ def _kinds(scheduler: Scheduler) -> Iterator[Node]:
 
 
 def _empty_twin(like: Node) -> Node:
-    """A new machine of that kind: other name and UUIDs, everything healthy, nobody there."""
+    """A new node of that kind: another name, other UUIDs, all healthy, no pods."""
     name = f"{like.name} (one more)"
     devices = tuple(
         msgspec.structs.replace(device, uuid=f"{name}/{n}", healthy=True, cordoned=False)

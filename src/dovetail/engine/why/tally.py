@@ -1,4 +1,4 @@
-"""Why a node's cards are not enough: each card's reason, counted and worded as HAMi does (`3/8 CardTypeMismatch`)."""
+"""Why a node's cards are not enough: each card's reason, counted and worded as in HAMi (`3/8 CardTypeMismatch`)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CardVerdict(NamedTuple):
 
 
 class _Card(NamedTuple):
-    """A card's verdict in parts, with what is missing as a part of what is asked; inf = not a question of amount."""
+    """A card's verdict in parts. `missing` is a part of what is asked; inf = the reason is not an amount."""
 
     uuid: str
     reason: Reason
@@ -50,14 +50,16 @@ class _Card(NamedTuple):
 
     @property
     def distance(self) -> tuple[float, int]:
-        """How far the card is from fitting: the smaller the nearer."""
+        """How far the card is from fitting; smaller is nearer."""
         return self.missing, -checks_passed(self.reason)
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """`reason` and `fact` are of the card on which it depends: the last of those that would have to fit as well, the
-    nearest first."""
+    """The verdict over all cards. `reason` and `fact` are those of the deciding card.
+
+    That is the last of the additional cards that would have to fit, nearest first.
+    """
 
     reason: Reason
     fact: Fact
@@ -67,7 +69,7 @@ class Tally:
 
 
 def first_without_cards(state: State, lens: Lens, row: int, shape: int, quota: Ints, draw: int) -> int | None:
-    """The first ask, in the containers' order, that finds no cards on this row; None where all find theirs.
+    """The first ask, in container order, that finds no cards on this row; None if all find cards.
 
     The working copy then holds what the asks before it took: `tally_ask` starts from there.
     """
@@ -80,7 +82,7 @@ def first_without_cards(state: State, lens: Lens, row: int, shape: int, quota: I
 def tally_ask(
     state: State, lens: Lens, row: int, shape: int, ask: int, draw: int, devices: tuple[Device, ...]
 ) -> Tally:
-    """Walk the cards in the order of choosing, on the working copy that the choice left behind, and count."""
+    """Check the cards in the order of choosing, on the working copy that `first_without_cards` left, and count."""
     rows, wants, work = state.rows, state.wants, state.scratch
     held, left = work.trial if wants.ask[ask, ASK_KIND] == 0 else work.run, work.left
     vendor = wants.ask[ask, ASK_VENDOR]
@@ -92,7 +94,7 @@ def tally_ask(
     number = lens.order_cards(rows, wants, row, shape, ask, held, lens.style, draw, work)
     for d in work.order[:number].tolist():
         if bound and rows.card[row, d, NUMA] != numa and _reaches_numa_rule(rows, wants, row, d, ask, held):
-            counts[Reason.CARD_NUMA] += collected  # the cards gathered so far are on another NUMA node
+            counts[Reason.CARD_NUMA] += collected  # the cards collected so far are on another NUMA node
             numa, collected = rows.card[row, d, NUMA], 0
             memory_left, compute_left = int(left[vendor, 0]), int(left[vendor, 1])  # and use no quota any more
         spare, idle = slack(rows, row, d, held, work, CARD_MEMORY), slack(rows, row, d, held, work, COMPUTE)
@@ -112,7 +114,7 @@ def tally_ask(
 
 
 def _reaches_numa_rule(rows: Rows, wants: Wants, row: int, d: int, ask: int, held: Ints) -> bool:
-    """True where the card passes the rules that HAMi holds before it looks at the NUMA node; quotas come later."""
+    """Whether the card passes the rules that HAMi checks before the NUMA rule; quotas come later."""
     return Reason(card_refusal(rows, wants, row, d, ask, held, 0, 0, 0)) not in _BEFORE_NUMA
 
 
@@ -130,17 +132,17 @@ def _sum_up(counts: Counter[Reason], cards: list[_Card], number: int, asked: int
 
 
 def _pivot(counts: Counter[Reason], cards: list[_Card], more: int) -> _Card:
-    """The card on which it depends where so many more must fit: as many come before it as are needed beside it."""
+    """The deciding card if `more` cards must fit: the last of the `more` nearest."""
     lacking = sorted((card for card in cards if card.reason != Reason.OK), key=lambda card: card.distance)
     apart = Reason.CARD_NUMA if counts[Reason.CARD_NUMA] > 0 else Reason.CARDS_TOO_FEW_FIT
-    spread = _Card("", apart, Fact(sentence(apart)), float("inf"))  # cards that fit, but not with those gathered
+    spread = _Card("", apart, Fact(sentence(apart)), float("inf"))  # cards that fit, but not with those collected
     if not lacking or (counts[Reason.CARD_NUMA] > 0 and lacking[0].missing == spread.missing):
         return spread
     return lacking[min(more, len(lacking)) - 1]
 
 
 def _card_fact(state: State, row: int, d: int, ask: int, held: Ints, reason: Reason) -> tuple[Fact, float]:
-    """In words, and what is missing as a part of what is asked."""
+    """The fact in words, and what is missing as a part of what is asked."""
     card, wants = state.rows.card[row, d], state.wants
     if reason == Reason.CARD_MEMORY:
         need = memory_on(state.rows, wants, row, d, ask)
@@ -154,5 +156,5 @@ def _card_fact(state: State, row: int, d: int, ask: int, held: Ints, reason: Rea
 
 
 def _part(missing: int, need: int) -> float:
-    """A card of unknown size (0) is overdrawn by whoever runs there; asking less of it does not help."""
+    """What is missing as a part of the need. A card of unknown size (0) has no need: asking for less does not help."""
     return missing / need if need > 0 else float("inf")

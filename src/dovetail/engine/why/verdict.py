@@ -1,6 +1,6 @@
-"""What a node says to a pod, which node misses least, and what the nodes lack together.
+"""The answer of a node for a pod, the nearest miss, and what all nodes lack.
 
-The nearest miss is defined here, once: `plan`, `explain` and the live scheduler's conditions name what blocks there.
+Only this module defines the nearest miss: `plan`, `explain` and the live scheduler's conditions name what blocks there.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from dovetail.engine.wording import Fact, Lacking, together
 from dovetail.model.order import NaturalKey, natural
 from dovetail.model.reason import POD_LEVEL, Reason, checks_passed
 
-NEAR = 0.5  # a miss of at most half of what is asked is near; suggestions go no further below what is asked, either
+NEAR = 0.5  # a shortfall of at most half of the request is near; suggestions go no lower either
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one node says to one pod."""
+    """The answer of one node for one pod."""
 
     node: str
     reason: Reason  # OK = it fits
     fact: Fact
-    hami: str = ""  # HAMi's wording; "" where it fits
-    score: float | None = None  # in the policy's own unit
-    cards: tuple[CardVerdict, ...] = ()  # where the cards are why
-    shortfall: float = float("inf")  # what is missing as a part of what is asked; inf = not a question of amount
-    one_rule: bool = False  # the node has room, and one rule alone is in the way
+    hami: str = ""  # HAMi's wording; "" if it fits
+    score: float | None = None  # in the policy's unit
+    cards: tuple[CardVerdict, ...] = ()  # if the cards are the reason
+    shortfall: float = float("inf")  # what is missing as a part of the request; inf = not an amount
+    one_rule: bool = False  # the node has room, and one rule alone refuses the pod
 
     @property
     def sentence(self) -> str:
@@ -36,10 +36,10 @@ class Verdict:
 
     @property
     def distance(self) -> tuple[int, float, int, NaturalKey]:
-        """How far the node is from taking the pod: the smaller the nearer.
+        """How far the node is from taking the pod; smaller is nearer.
 
-        First nodes that are short by at most half of what is asked, then those with room where one rule is in the way,
-        then those that are short by more, then the others; among equals the one that passed more checks.
+        First come nodes that are short by at most half of the request. Then come nodes with room and one refusing rule,
+        then nodes that are short by more, then the others. Among equals, the node that passed more checks is nearer.
         """
         short = self.shortfall != float("inf")
         kind = 0 if self.shortfall <= NEAR else 1 if self.one_rule else 2 if short else 3
@@ -47,7 +47,7 @@ class Verdict:
 
 
 def nearest(found: Iterable[Verdict]) -> Verdict | None:
-    """The node that misses least; None where one fits, or none was asked."""
+    """The nearest miss; None if a node fits, or there are no nodes."""
     best = None
     for verdict in found:
         if verdict.reason == Reason.OK:
@@ -58,7 +58,7 @@ def nearest(found: Iterable[Verdict]) -> Verdict | None:
 
 
 def blocking(reason: Reason, found: Iterable[Verdict]) -> Reason:
-    """The one reason to name: what blocks at the nearest miss, unless no node can cure it."""
+    """The one reason to name: that of the nearest miss, unless no node can change the reason."""
     miss = nearest(found) if reason not in POD_LEVEL or reason == Reason.NO_NODES else None
     return reason if miss is None else miss.reason
 
@@ -68,7 +68,7 @@ def refusing(found: Iterable[Verdict]) -> list[Verdict]:
 
 
 def lacking(found: Iterable[Verdict]) -> tuple[Lacking, ...]:
-    """What the nodes that refuse lack, alike together: what the nearest miss lacks first, then what most do."""
+    """What the refusing nodes lack, equal facts together: that of the nearest miss first, then the most frequent."""
     groups: dict[tuple[Reason, str], list[Verdict]] = {}
     for verdict in refusing(found):
         groups.setdefault((verdict.reason, verdict.fact.what), []).append(verdict)
@@ -84,6 +84,6 @@ def lacking(found: Iterable[Verdict]) -> tuple[Lacking, ...]:
 
 
 def counted(found: Sequence[Verdict]) -> tuple[tuple[str, int], ...]:
-    """Equal sentences together, most frequent first."""
+    """Sentences and their counts, most frequent first."""
     numbers = Counter(verdict.sentence for verdict in found)
     return tuple(sorted(numbers.items(), key=lambda item: (-item[1], item[0])))

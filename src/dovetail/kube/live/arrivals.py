@@ -12,7 +12,7 @@ from typing import Any
 
 from dovetail.model.pod import Group
 
-MANY = 32  # groups in line: namespaces take turns while there are more
+MANY = 8  # groups in line: namespaces take turns while there are more
 RANK = 2  # leading parts of a group's order that decide before turns do: started gangs, priority
 
 Line = list[tuple[Any, str]]  # a heap of (order, name); the group may have left or changed

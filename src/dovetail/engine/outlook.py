@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -135,6 +136,10 @@ class Outlook:
         return restore
 
     def _shape(self, pod: Pod) -> int:
+        """Without the UUIDs that the pod names: they do not matter here, and would be kept as long as the count."""
+        if any(rules.use_uuids or rules.nouse_uuids for rules in pod.device_rules):
+            plain = (replace(rules, use_uuids=(), nouse_uuids=()) for rules in pod.device_rules)
+            pod = replace(pod, device_rules=tuple(plain))
         return self._ledger.intern.shape(pod, NOBODY)
 
     def _typical(self, basis: Mapping[int, int]) -> list[TypicalPod]:

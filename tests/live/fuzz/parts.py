@@ -38,8 +38,9 @@ POLICY: dict[str, Any] = {  # of the audit log: the canaries' Bindings, and noth
     ],
 }
 RECEIVED = "requestReceivedTimestamp"
-HEAD = 300  # bytes of a watch event that name its object
+HEAD = 600  # bytes of a watch event that name its object and its version
 SEEN = re.compile(rb'"type":"ADDED".*"name":"(canary-\d+)","namespace":"%b"' % CANARY.encode())
+VERSION = re.compile(rb'"resourceVersion":"(\d+)"')
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -77,17 +78,24 @@ class BareWatch(Alongside):
         super().__init__()
         self._api = api
         self.told: dict[str, float] = {}  # canary -> seconds since 1970
+        self._version: str | None = None  # that the next watch begins at; None = with all pods that are there
 
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                for line in self._api.watch_lines("Pod", namespace=None, seconds=600):
-                    if found := SEEN.search(line[:HEAD]):
-                        self.told.setdefault(found[1].decode(), time.time())
+                for line in self._api.watch_lines("Pod", self._version, namespace=None, seconds=600):
+                    self.hear(line[:HEAD])
                     if self._stop.is_set():
                         return
             except (OSError, ApiError, HTTPException):
                 self._stop.wait(0.1)
+
+    def hear(self, head: bytes) -> None:
+        """The first bytes of one event. A watch that the API server ends goes on from the last version."""
+        if found := SEEN.search(head):
+            self.told.setdefault(found[1].decode(), time.time())
+        version = VERSION.search(head)
+        self._version = version[1].decode() if version is not None and b'"type":"ERROR"' not in head else None
 
 
 def of_the_scheduler(told: Mapping[str, float], reached: Mapping[str, float]) -> list[float]:

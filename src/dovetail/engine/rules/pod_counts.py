@@ -22,6 +22,7 @@ from dovetail.model.relations import ALONE, HostPort, PodTerm, Selector
 from dovetail.policies.rows import Ints
 
 MOST_BYTES = 64 << 20  # of kept censuses
+MAX_CENSUSES = 2_048  # kept; every pod that comes or leaves is counted in each that finds it
 ANY_ADDRESS = "0.0.0.0"
 
 
@@ -52,7 +53,7 @@ class Crowd:
     labels: Labels
     leaving: bool
     at: Spots = field(default_factory=dict)
-    censuses: list[Census] = field(default_factory=list)  # the censuses that count it
+    censuses: dict[Census, None] = field(default_factory=dict)  # the censuses that count it
 
 
 @dataclass(slots=True, eq=False)
@@ -66,7 +67,7 @@ class Census:
     def join(self, crowd: Crowd) -> None:
         """Add a crowd. The caller counts the pods that are in it already."""
         self.crowds[crowd] = None
-        crowd.censuses.append(self)
+        crowd.censuses[self] = None
 
 
 class Neighbours:
@@ -179,7 +180,7 @@ class Neighbours:
         return census.at[:rows]
 
     def _take(self, question: Question, rows: int) -> Census:
-        while len(self._censuses) * rows * 8 > MOST_BYTES:
+        while len(self._censuses) >= min(MAX_CENSUSES, MOST_BYTES // (8 * rows + 1) + 1):
             self._forget(next(iter(self._censuses.values())))
         census = Census(question, np.zeros(rows, dtype=np.int64))
         self._shelves.put(question.first, census)
@@ -197,7 +198,7 @@ class Neighbours:
         del self._censuses[census.question]
         self._shelves.remove(census.question.first, census)
         for crowd in census.crowds:
-            crowd.censuses.remove(census)
+            del crowd.censuses[census]
 
     def _candidates(self, selector: Selector | None) -> Iterator[Crowd]:
         if selector is None:

@@ -53,9 +53,9 @@ class ScoredTrial(Trial):
 def _selector_changed(item: Object) -> SelectorChanged:
     kind: type[Controller | Labelled] = Controller if item["apiVersion"] == "apps/v1" else Labelled
     meta = item["metadata"]
-    return SelectorChanged(
-        0.0, item["kind"], meta["namespace"], meta["name"], selector_of(item["kind"], msgspec.convert(item, kind))
-    )
+    # Without replicas, so that no controller makes pods; the scheduler would pass over such a ReplicaSet.
+    source = msgspec.convert({**item, "spec": {**item["spec"], "replicas": 1}}, kind)
+    return SelectorChanged(0.0, item["kind"], meta["namespace"], meta["name"], selector_of(item["kind"], source))
 
 
 @pytest.mark.slow

@@ -308,7 +308,7 @@ def from_scratch(stage: Stage) -> Scheduler:
 def without_empty_rows(scheduler: Scheduler) -> dict[str, Any]:
     """Of a node that is gone only what its pods hold counts: its size may be forgotten, or its row."""
     found = picture(scheduler)
-    for name, (active, used, scored, held, _) in list(found["nodes"].items()):
+    for name, (active, used, scored, held, *_) in list(found["nodes"].items()):
         if not active:
             cards = {uuid: amounts for uuid, amounts in held.items() if any(amounts)}
             found["nodes"][name] = (False, used, scored, cards)

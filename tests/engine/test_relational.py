@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.engine.ledger.ledger import Ledger
+from dovetail.engine.rules import pod_counts
 from dovetail.engine.rules.affinity_spread import Relational
 from dovetail.engine.rules.pod_counts import Neighbours, Question, Sought
 from dovetail.model.events import NodeChanged, NodeGone, PodGone, PodObserved
@@ -242,6 +244,48 @@ class TestWaking:
         assert not asks(stranger, web("changed", anti_affinity=(near(),)))
 
 
+class TestCost:
+    """What a pod costs others: selectors that are checked."""
+
+    def test_a_pod_that_comes_costs_the_same_whatever_others_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        place = town("east").put("a", web("one"))
+        asked = [
+            Question((Sought(("default",), None, Selector((), (Requirement(f"k{number}", "NotIn", ("x",)),))),))
+            for number in range(50)
+        ]
+        for question in asked:
+            place.neighbours.count(question)
+        checked = _checks(monkeypatch)
+        place.put("a", web("two"), pod("three", labels={"app": "db"}))
+        assert checked == []
+        assert place.neighbours.count(asked[7]).tolist() == [3]
+        assert len(checked) == 2  # only this question, and only the two pods that are new to it
+
+    def test_terms_cost_only_the_namespaces_that_they_mean(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        place, empty = town("east", "west"), Selector()
+        for number in range(50):
+            term = PodTerm(ZONE, Selector((), (Requirement(f"k{number}", "Exists", ()),)), ("blue",))
+            place.put("a", pod(f"p{number}", namespace="blue", relations=Relations(anti_affinity=(term,))))
+        everybody = PodTerm(ZONE, empty, (), empty)
+        place.put("b", pod("hermit", namespace="blue", relations=Relations(anti_affinity=(everybody,))))
+        checked = _checks(monkeypatch)
+        assert place.feasible(pod("other", namespace="green")) == "a"
+        assert set(checked) == {empty}
+
+
+def _checks(monkeypatch: pytest.MonkeyPatch) -> list[Selector]:
+    """The selectors that are held against labels from now on."""
+    checked: list[Selector] = []
+    matches = Selector.matches
+
+    def noted(selector: Selector, labels: Mapping[str, str]) -> bool:
+        checked.append(selector)
+        return matches(selector, labels)
+
+    monkeypatch.setattr(Selector, "matches", noted)
+    return checked
+
+
 class TestPlainPods:
     def test_nobody_counts_while_nobody_asks(self) -> None:
         place = town("east", "west").put("a", pod("plain", labels={"app": "web"}))
@@ -297,8 +341,19 @@ def test_refusals_are_those_of_the_definition(world: tuple[int, int, int]) -> No
         assert town.answers(one) == {known.name: scene.refusal(one, known) for known in scene.nodes}
 
 
-@given(towns)
-def test_counts_kept_are_counts_made_anew(world: tuple[int, int, int]) -> None:
+LOGS = [(8_192, 64), (8_192, 0), (9, 64)]  # a long log; counted anew if that is cheaper; changes soon dropped
+
+
+@pytest.mark.parametrize(("most", "few"), LOGS)
+@given(world=towns)
+def test_counts_kept_are_counts_made_anew(most: int, few: int, world: tuple[int, int, int]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pod_counts, "MAX_LOGGED", most)
+        patch.setattr(pod_counts, "FEW_CHANGES", few)
+        _compare_with_fresh_counts(world)
+
+
+def _compare_with_fresh_counts(world: tuple[int, int, int]) -> None:
     seed, nodes, pods = world
     chance = Random(seed)
     town, _ = built(chance, nodes, pods)

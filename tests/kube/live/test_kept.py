@@ -195,8 +195,7 @@ def test_pair_scores_take_room_where_nodes_state_them() -> None:
 
 
 def test_questions_about_other_pods_make_way_and_are_answered_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each term that a tenant thinks up is a question. All were kept on a small cluster, and each pod was counted in
-    each: after 10 minutes of attacks a pod that came took a tenth of a second."""
+    """Each term that a tenant thinks up is a question. All were kept on a small cluster."""
     monkeypatch.setattr(pod_counts, "MAX_CENSUSES", 16)
     scheduler = Scheduler(mode="interpreted")
     scheduler.handle(NodeChanged(0.0, model_node("a", gpus=8)))
@@ -208,7 +207,6 @@ def test_questions_about_other_pods_make_way_and_are_answered_all_the_same(monke
         question = pod_counts.Question((pod_counts.Sought((model_pod("p").namespace,), None, others),))
         assert neighbours.count(question).tolist() == [3]
     assert len(neighbours._censuses) == 16
-    assert [len(crowd.censuses) for crowd in neighbours._crowds.values()] == [16]
 
 
 def test_uuids_that_a_pod_named_go_with_the_pod_though_its_request_is_remembered() -> None:

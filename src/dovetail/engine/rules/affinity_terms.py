@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from dovetail.model.pod import Pod
@@ -21,6 +21,9 @@ class Shelves(Generic[T]):
     def __init__(self) -> None:
         self._by_label: dict[Pair, dict[T, None]] = {}
         self._loose: dict[T, None] = {}  # objects without such a label
+
+    def __bool__(self) -> bool:
+        return bool(self._by_label or self._loose)
 
     def put(self, selector: Selector | None, thing: T) -> None:
         for pair in anchors(selector):
@@ -61,7 +64,7 @@ class TermTable:
 
     def __init__(self) -> None:
         self._spots: dict[PodTerm, Spots] = {}
-        self._shelves: Shelves[PodTerm] = Shelves()
+        self._shelves: dict[str | None, Shelves[PodTerm]] = {}  # namespace that it means; None = a selector says which
 
     def __len__(self) -> int:
         return len(self._spots)
@@ -70,20 +73,34 @@ class TermTable:
         spots = self._spots.get(term)
         if spots is None:
             spots = self._spots[term] = {}
-            self._shelves.put(term.selector, term)
+            for namespace in _namespaces(term):
+                self._shelves.setdefault(namespace, Shelves()).put(term.selector, term)
         add(spots, row, count)
         if not spots:
             del self._spots[term]
-            self._shelves.remove(term.selector, term)
+            for namespace in _namespaces(term):
+                shelves = self._shelves[namespace]
+                shelves.remove(term.selector, term)
+                if not shelves:
+                    del self._shelves[namespace]
 
     def matching(self, pod: Pod, namespace_labels: Labels) -> Iterator[tuple[PodTerm, Spots]]:
         """The terms that select this pod, which is to be placed."""
-        for term in self._shelves.under(pod.labels):
-            if means(term, pod, namespace_labels):
-                yield term, self._spots[term]
+        for namespace in (pod.namespace, None):
+            shelves = self._shelves.get(namespace)
+            for term in shelves.under(pod.labels) if shelves else ():
+                if means(term, pod, namespace_labels):
+                    yield term, self._spots[term]
 
     def mean(self, pod: Pod, namespace_labels: Labels) -> bool:
         return len(self._spots) > 0 and next(self.matching(pod, namespace_labels), None) is not None
+
+
+def _namespaces(term: PodTerm) -> Iterable[str | None]:
+    """Under which namespaces a term is found. A term without a selector means no pod."""
+    if term.selector is None:
+        return ()
+    return dict.fromkeys(term.namespaces) if term.namespace_selector is None else (None,)
 
 
 def means(term: PodTerm, pod: Pod, namespace_labels: Labels) -> bool:

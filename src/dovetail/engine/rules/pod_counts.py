@@ -1,28 +1,33 @@
 """Pods by row and labels, counted as they arrive and leave: the cost of a question depends on what it finds.
 
-Pods that no selector can tell apart are one crowd. A census is the answer to a question: pods per row, counted once
-over the matching crowds and updated from then on. Terms and host ports of pods are always counted. Crowds are counted
-only from `start` on, which the first question calls: a cluster without such rules has no cost.
+Pods that no selector can tell apart are one crowd. A census is the answer to a question: pods per row. It is updated
+when it is asked for again, from a log of the pods that came and left since: a pod that arrives costs the same however
+many questions others have asked. Terms and host ports of pods are always counted. Crowds are counted only from `start`
+on, which the first question calls: a cluster without such rules has no cost.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from dovetail.engine.ledger.intern import grown
 from dovetail.engine.ledger.ledger import Ledger
-from dovetail.engine.rules.affinity_terms import Labels, Pair, Shelves, Spots, TermTable, add, anchors
+from dovetail.engine.rules.affinity_terms import Labels, Pair, Spots, TermTable, add, anchors
 from dovetail.engine.rules.node_columns import NodeFacts
 from dovetail.model.pod import Pod
 from dovetail.model.relations import ALONE, HostPort, PodTerm, Selector
 from dovetail.policies.rows import Ints
 
 MOST_BYTES = 64 << 20  # of kept censuses
-MAX_CENSUSES = 2_048  # kept; every pod that comes or leaves is counted in each that finds it
+MAX_CENSUSES = 2_048  # kept
+MAX_LOGGED = 8_192  # labels of the pods in the log, each pod counted as one more: 3 MiB at most
+FEW_CHANGES = 64  # so many are always cheaper than to count the crowds again
 ANY_ADDRESS = "0.0.0.0"
 
 
@@ -53,21 +58,43 @@ class Crowd:
     labels: Labels
     leaving: bool
     at: Spots = field(default_factory=dict)
-    censuses: dict[Census, None] = field(default_factory=dict)  # the censuses that count it
+
+
+class CrowdChange(NamedTuple):
+    """A pod of a crowd that came to a row, or left it."""
+
+    crowd: Crowd
+    row: int
+    pods: int  # 1 or -1
+
+
+class ChangeLog:
+    """The latest changes. Each has a number; the oldest ones are dropped."""
+
+    def __init__(self) -> None:
+        self._changes: deque[CrowdChange] = deque()
+        self._weight = 0
+        self.end = 0  # the number of the next change
+
+    def append(self, change: CrowdChange) -> None:
+        self._changes.append(change)
+        self.end += 1
+        self._weight += 1 + len(change.crowd.labels)
+        while self._weight > MAX_LOGGED:
+            self._weight -= 1 + len(self._changes.popleft().crowd.labels)
+
+    def since(self, number: int) -> Iterator[CrowdChange] | None:
+        """The changes from this number on; None = some of them are dropped."""
+        dropped = self.end - len(self._changes)
+        return None if number < dropped else islice(self._changes, number - dropped, None)
 
 
 @dataclass(slots=True, eq=False)
 class Census:
-    """The answer to a question, kept up to date."""
+    """The answer to a question, as of some point in the log of changes."""
 
-    question: Question
     at: Ints  # row -> pods
-    crowds: dict[Crowd, None] = field(default_factory=dict)
-
-    def join(self, crowd: Crowd) -> None:
-        """Add a crowd. The caller counts the pods that are in it already."""
-        self.crowds[crowd] = None
-        crowd.censuses[self] = None
+    seen: int  # the number of the first change that it does not count
 
 
 class Neighbours:
@@ -94,8 +121,8 @@ class Neighbours:
         self._ports: dict[tuple[str, int], dict[str, Spots]] = {}  # (protocol, port) -> address -> rows
         self._crowds: dict[tuple[str, frozenset[Pair], bool], Crowd] = {}
         self._by_label: dict[Pair, dict[Crowd, None]] = {}
+        self._changes = ChangeLog()
         self._censuses: dict[Question, Census] = {}  # least recently asked first
-        self._shelves: Shelves[Census] = Shelves()
 
     def start(self) -> None:
         """Count the crowds; from now on it is called for all pods."""
@@ -144,9 +171,9 @@ class Neighbours:
         return self.namespaces.get(namespace, {})
 
     def _namespaces_changed(self) -> None:
-        for census in list(self._censuses.values()):
-            if any(sought.namespace_selector is not None for sought in census.question.sought):
-                self._forget(census)
+        for question in list(self._censuses):
+            if any(sought.namespace_selector is not None for sought in question.sought):
+                del self._censuses[question]
 
     # ---- host ports ---------------------------------------------------------------------------------------------
 
@@ -173,32 +200,42 @@ class Neighbours:
         self.start()
         rows = len(self._ledger.nodes)
         census = self._censuses.pop(question, None)
-        if census is None:
+        if census is None or not self._update(census, question):
             census = self._take(question, rows)
         self._censuses[question] = census
         census.at = grown(census.at, 0, rows)
         return census.at[:rows]
 
+    def _update(self, census: Census, question: Question) -> bool:
+        """Count the changes since. False if they are dropped, or so many that to count the crowds anew is cheaper."""
+        changes, end = self._changes.since(census.seen), self._changes.end
+        if changes is None or end - census.seen > max(FEW_CHANGES, self._most_candidates(question.first)):
+            return False
+        for crowd, row, pods in changes:
+            if self._finds(question, crowd):
+                census.at = grown(census.at, 0, row + 1)
+                census.at[row] += pods
+        census.seen = end
+        return True
+
     def _take(self, question: Question, rows: int) -> Census:
         while len(self._censuses) >= min(MAX_CENSUSES, MOST_BYTES // (8 * rows + 1) + 1):
-            self._forget(next(iter(self._censuses.values())))
-        census = Census(question, np.zeros(rows, dtype=np.int64))
-        self._shelves.put(question.first, census)
-        found: list[tuple[int, int]] = []
-        for crowd in self._candidates(question.first):
-            if self._finds(question, crowd):
-                census.join(crowd)
-                found += crowd.at.items()
+            del self._censuses[next(iter(self._censuses))]
+        found = [
+            spot
+            for crowd in self._candidates(question.first)
+            if self._finds(question, crowd)
+            for spot in crowd.at.items()
+        ]
+        at: Ints = np.zeros(rows, dtype=np.int64)
         if found:
             where, counts = np.array(found, dtype=np.int64).T
-            census.at = np.bincount(where, counts, minlength=rows).astype(np.int64)
-        return census
+            at = np.bincount(where, counts, minlength=rows).astype(np.int64)
+        return Census(at, self._changes.end)
 
-    def _forget(self, census: Census) -> None:
-        del self._censuses[census.question]
-        self._shelves.remove(census.question.first, census)
-        for crowd in census.crowds:
-            del crowd.censuses[census]
+    def _most_candidates(self, selector: Selector | None) -> int:
+        pairs = anchors(selector)
+        return sum(len(self._by_label.get(pair, ())) for pair in pairs) if pairs else len(self._crowds)
 
     def _candidates(self, selector: Selector | None) -> Iterator[Crowd]:
         if selector is None:
@@ -214,9 +251,8 @@ class Neighbours:
         if crowd is None:
             crowd = self._crowds[key] = self._new_crowd(pod)
         add(crowd.at, row, count)
-        for census in crowd.censuses:
-            census.at = grown(census.at, 0, row + 1)
-            census.at[row] += count
+        if self._censuses:
+            self._changes.append(CrowdChange(crowd, row, count))
         if not crowd.at:
             self._drop_crowd(self._crowds.pop(key))
 
@@ -224,9 +260,6 @@ class Neighbours:
         crowd = Crowd(pod.namespace, pod.labels, pod.leaving)
         for pair in pod.labels.items():
             self._by_label.setdefault(pair, {})[crowd] = None
-        for census in self._shelves.under(pod.labels):
-            if self._finds(census.question, crowd):
-                census.join(crowd)
         return crowd
 
     def _drop_crowd(self, crowd: Crowd) -> None:
@@ -235,8 +268,6 @@ class Neighbours:
             del alike[crowd]
             if not alike:
                 del self._by_label[pair]
-        for census in crowd.censuses:
-            del census.crowds[crowd]
 
     def _finds(self, question: Question, crowd: Crowd) -> bool:
         if crowd.leaving and not question.leaving_too:

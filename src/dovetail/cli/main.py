@@ -24,6 +24,7 @@ from dovetail.cli.commands.policies import policies
 from dovetail.cli.commands.replay import replay
 from dovetail.cli.commands.scheduler import scheduler
 from dovetail.cli.commands.warm import warm
+from dovetail.cli.ending import end
 from dovetail.cli.errors import BUG, INTERRUPTED, Refused
 from dovetail.cli.output.terminal import echo, say
 from dovetail.model.not_compiled import NotCompiledWarning
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             # a terminal that cannot show a character, such as an arrow, gets a question mark
             stream.reconfigure(errors="replace")
     warnings.showwarning = _tell
-    sys.exit(_run(given))
+    end(_run(given))
 
 
 def _tell(

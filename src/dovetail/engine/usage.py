@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from dovetail.engine.kernel.state import POD_ROW
 from dovetail.engine.ledger.holders import HeldPod
@@ -35,8 +36,11 @@ class NodeUse:
     pods: int
 
 
-def usage(scheduler: Scheduler) -> tuple[NodeUse, ...]:
-    """The use of every node that exists, by name."""
+NOTHING_KNOWN: Mapping[str, NodeUse] = MappingProxyType({})
+
+
+def usage(scheduler: Scheduler, unchanged: Mapping[str, NodeUse] = NOTHING_KNOWN) -> tuple[NodeUse, ...]:
+    """The use of every node that exists, by name. `unchanged`: nodes whose use is known; it is not read again."""
     ledger = scheduler.ledger
     on_card: dict[tuple[int, str], list[str]] = {}  # (row, uuid) -> pods
     assumed: set[tuple[int, str]] = set()
@@ -66,13 +70,19 @@ def usage(scheduler: Scheduler) -> tuple[NodeUse, ...]:
 
     columns = list(scheduler.intern.columns)
     return tuple(
-        NodeUse(
+        unchanged[name]
+        if name in unchanged
+        else NodeUse(
             ledger.nodes[row],
-            {name: amount for name, amount in zip(columns, ledger.rows.used[row].tolist(), strict=False) if name},
+            {
+                resource: used
+                for resource, used in zip(columns, ledger.rows.used[row].tolist(), strict=False)
+                if resource
+            },
             tuple(cards(row)),
             pods[row],
         )
-        for _, row in sorted(ledger.row_of.items())
+        for name, row in sorted(ledger.row_of.items())
         if ledger.is_active(row)
     )
 

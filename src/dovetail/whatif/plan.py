@@ -86,7 +86,9 @@ def plan(situation: Situation, options: EngineOptions) -> Plan:
     for group in situation.groups:
         late = waiting(scheduler, group)
         outcomes += [PlannedPod(pod, late, next(decisions)) for pod in group.pods]
-    return Plan(tuple(_with_lacks(scheduler, outcomes)), before, usage(scheduler), warnings)
+    used = {outcome.decision.node for outcome in outcomes if outcome.decision.placed}
+    after = usage(scheduler, {use.node.name: use for use in before if use.node.name not in used})
+    return Plan(tuple(_with_lacks(scheduler, outcomes)), before, after, warnings)
 
 
 def why_pending(outcome: PlannedPod) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from dovetail.cli.ending import ends_soon
 from dovetail.cli.errors import ALL_PLACED, BAD_INPUT, SOMETHING_PENDING
 from dovetail.cli.options import Asked, cluster_options
 from dovetail.cli.output.progress import progress
@@ -32,6 +33,7 @@ def explain(context: click.Context, /, target: tuple[str, ...], output: str, **a
 
     Exit codes: 0 the pod has a place, 3 it stays pending, 2 the input is wrong.
     """
+    context.with_resource(ends_soon())
     with progress("Reading"):
         from dovetail.cli import explaining, planning
         from dovetail.cli.output import encoding, plan_table

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from dovetail.cli.ending import ends_soon
 from dovetail.cli.options import Asked, cluster_options
 from dovetail.cli.output.progress import progress
 from dovetail.cli.output.terminal import echo, echo_styled
@@ -29,6 +30,7 @@ def plan(context: click.Context, /, output: str, **asked: Any) -> None:
 
     Exit codes: 0 all is placed, 3 something stays pending, 2 the input is wrong.
     """
+    context.with_resource(ends_soon())
     with progress("Reading"):
         from dovetail.cli import planning
         from dovetail.cli.output import encoding, plan_json, plan_table

@@ -187,18 +187,21 @@ def _nodes(plan: PlanReport, wide: bool) -> Iterator[str]:
 
 
 def _node_row(before: NodeUse, after: NodeUse) -> tuple[str, ...]:
-    node = after.node
-    cells = [node.name, change(str(before.pods), str(after.pods))]
-    for resource in (CPU, MEMORY):
-        used = change(
-            amount_of(resource, before.used.get(resource, 0)), amount_of(resource, after.used.get(resource, 0))
-        )
+    """The row of a node. Most nodes of a large cluster did not change: their use is read once."""
+    node, now = after.node, _in_use(after)
+    pods, cpu, memory, *gpus = map(change, now if before is after else _in_use(before), now)
+    cells = [node.name, pods]
+    for resource, used in ((CPU, cpu), (MEMORY, memory)):
         cells.append(f"{used} of {amount_of(resource, node.allocatable.get(resource, 0))}")
     if not after.cards:
         return (*cells, "-", "-", "-")
-    cells += [change(old, new) for old, new in zip(_gpu_percent(before), _gpu_percent(after), strict=True)]
-    free = change(str(whole_cards_free((before,))), str(whole_cards_free((after,))))
-    return (*cells, f"{free} of {len(own_cards(after))}")
+    return (*cells, *gpus[:2], f"{gpus[2]} of {len(own_cards(after))}")
+
+
+def _in_use(use: NodeUse) -> tuple[str, ...]:
+    """Pods, CPU, memory, percent of GPU memory and compute, and free whole GPUs."""
+    amounts = [amount_of(resource, use.used.get(resource, 0)) for resource in (CPU, MEMORY)]
+    return (str(use.pods), *amounts, *_gpu_percent(use), str(whole_cards_free((use,))))
 
 
 def _gpu_percent(use: NodeUse) -> tuple[str, str]:

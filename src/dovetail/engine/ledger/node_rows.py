@@ -60,6 +60,7 @@ class NodeRows:
         self._free_masks: list[int] = []
         self.masks_limit = SWEEP_FROM  # more classes than this: search for unused ones
         self._ranks_stale = False
+        self._gone: set[int] = set()  # rows of inactive nodes
         self._changed_at: dict[int, int] = {}  # row -> generation of the ledger when the node was last written
 
     def add(self, name: str) -> int:
@@ -81,11 +82,10 @@ class NodeRows:
 
         NONE in a transaction: it may restore pods on rows.
         """
-        if self._storage.heads.item(JOURNAL_DEPTH):
+        if not self._gone or self._storage.heads.item(JOURNAL_DEPTH):
             return NONE
-        rows, size = self._storage.rows, len(self.nodes)
-        gone = np.flatnonzero((rows.fact[:size, NODE_FLAGS] & ACTIVE) == 0)
-        spare = gone[~rows.hosts[gone].any(axis=1)]
+        gone = np.array(sorted(self._gone), dtype=np.int64)
+        spare = gone[~self._storage.rows.hosts[gone].any(axis=1)]
         return int(spare[0]) if len(spare) else NONE
 
     def _take_over(self, row: int, name: str) -> None:
@@ -107,6 +107,7 @@ class NodeRows:
             self._ghosts.pop(self.row_of.pop(node.name), None)
             self._storage.drop_last_row()
             self.signals.forget(row)
+            self._gone.discard(row)
         else:
             self._take_over(row, before.name)
             self.row_of[before.name] = row
@@ -126,6 +127,7 @@ class NodeRows:
         missing = sorted(set(held) - uuids)
         self._ghosts[row] = tuple(_ghost(lost.get(uuid), uuid) for uuid in missing)
         self.nodes[row] = node
+        (self._gone.discard if active else self._gone.add)(row)
         static = self.static[row] = node.static
         self._ranks_stale = self._ranks_stale or active != self.is_active(row)
         self._storage.fit_cards(len(node.devices) + len(missing))

@@ -25,7 +25,7 @@ from dovetail.model.relations import ALONE, HostPort, PodTerm, Selector
 from dovetail.policies.rows import Ints
 
 MOST_BYTES = 64 << 20  # of kept censuses
-MAX_CENSUSES = 2_048  # kept
+MAX_CENSUSES = 512  # kept; selectors that tenants write are large, and to count again is cheap
 MAX_LOGGED = 8_192  # labels of the pods in the log, each pod counted as one more: 3 MiB at most
 FEW_CHANGES = 64  # so many are always cheaper than to count the crowds again
 ANY_ADDRESS = "0.0.0.0"

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from dovetail.engine.kernel.collector import collector_off
-
 _freeing_is_waste = False
 
 
@@ -19,6 +17,8 @@ def ends_soon() -> Iterator[None]:
 
     With 5,000 nodes the process keeps a million objects. To search them takes 0.4 s, to free them one by one 0.3 s.
     """
+    from dovetail.engine.kernel.collector import collector_off
+
     global _freeing_is_waste
     _freeing_is_waste = True
     with collector_off():

@@ -69,7 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             # a terminal that cannot show a character, such as an arrow, gets a question mark
             stream.reconfigure(errors="replace")
     warnings.showwarning = _tell
-    end(_run(given))
+    code = _run(given)
+    if arguments is None:
+        end(code)
+    sys.exit(code)
 
 
 def _tell(

@@ -41,33 +41,7 @@ NOTHING_KNOWN: Mapping[str, NodeUse] = MappingProxyType({})
 
 def usage(scheduler: Scheduler, unchanged: Mapping[str, NodeUse] = NOTHING_KNOWN) -> tuple[NodeUse, ...]:
     """The use of every node that exists, by name. `unchanged`: nodes whose use is known; it is not read again."""
-    ledger = scheduler.ledger
-    on_card: dict[tuple[int, str], list[str]] = {}  # (row, uuid) -> pods
-    assumed: set[tuple[int, str]] = set()
-    guessed: dict[tuple[int, str], list[HeldPod]] = {}  # the same, for pods whose card is a guess
-    pods = [0] * len(ledger.nodes)
-    for held in ledger.pods.values():
-        row = int(ledger.book.pod[held.slot, POD_ROW])
-        pods[row] += 1
-        for uuid in {share.uuid for share in ledger.shares(held.slot)}:
-            on_card.setdefault((row, uuid), []).append(held.pod.key)
-            if held.assumed:
-                assumed.add((row, uuid))
-                guessed.setdefault((row, uuid), []).append(held)
-
-    def cards(row: int) -> Iterator[CardUse]:
-        stock = ledger.nodes[row].enforcer is Enforcer.STOCK  # kubelet picks the card: our choice is only for counting
-        for device, held in zip(ledger.devices(row), ledger.rows.held[row].tolist(), strict=False):
-            key, sizes = (row, device.uuid), (held[SLOTS], held[CARD_MEMORY], held[COMPUTE])
-            who = tuple(sorted(on_card[key], key=natural)) if key in on_card else ()
-            is_guess = key in assumed or (stock and bool(who))
-            if key not in guessed:
-                yield CardUse(device, *sizes, who, is_guess, sizes, who)
-                continue
-            names = {one.pod.key for one in guessed[key]}
-            known = _less(ledger, sizes, device, guessed[key])
-            yield CardUse(device, *sizes, who, is_guess, known, tuple(name for name in who if name not in names))
-
+    ledger, found = scheduler.ledger, _Holders(scheduler.ledger)
     columns = list(scheduler.intern.columns)
     return tuple(
         unchanged[name]
@@ -79,12 +53,42 @@ def usage(scheduler: Scheduler, unchanged: Mapping[str, NodeUse] = NOTHING_KNOWN
                 for resource, used in zip(columns, ledger.rows.used[row].tolist(), strict=False)
                 if resource
             },
-            tuple(cards(row)),
-            pods[row],
+            tuple(found.cards(row)),
+            found.pods[row],
         )
         for name, row in sorted(ledger.row_of.items())
         if ledger.is_active(row)
     )
+
+
+class _Holders:
+    """Which pods hold which card."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.pods = [0] * len(ledger.nodes)  # by row
+        self._on_card: dict[tuple[int, str], list[str]] = {}  # (row, uuid) -> pods
+        self._guessed: dict[tuple[int, str], list[HeldPod]] = {}  # the same, for pods whose card is a guess
+        for held in ledger.pods.values():
+            row = int(ledger.book.pod[held.slot, POD_ROW])
+            self.pods[row] += 1
+            for uuid in {share.uuid for share in ledger.shares(held.slot)}:
+                self._on_card.setdefault((row, uuid), []).append(held.pod.key)
+                if held.assumed:
+                    self._guessed.setdefault((row, uuid), []).append(held)
+
+    def cards(self, row: int) -> Iterator[CardUse]:
+        ledger, on_card, guessed = self._ledger, self._on_card, self._guessed
+        stock = ledger.nodes[row].enforcer is Enforcer.STOCK  # kubelet picks the card: our choice is only for counting
+        for device, held in zip(ledger.devices(row), ledger.rows.held[row].tolist(), strict=False):
+            key, sizes = (row, device.uuid), (held[SLOTS], held[CARD_MEMORY], held[COMPUTE])
+            who = tuple(sorted(on_card[key], key=natural)) if key in on_card else ()
+            if key not in guessed:
+                yield CardUse(device, *sizes, who, stock and bool(who), sizes, who)
+                continue
+            names = {one.pod.key for one in guessed[key]}
+            known = _less(ledger, sizes, device, guessed[key])
+            yield CardUse(device, *sizes, who, True, known, tuple(name for name in who if name not in names))
 
 
 def _less(

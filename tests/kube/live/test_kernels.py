@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
@@ -274,6 +275,44 @@ def in_process(script: str, home: Any, environment: dict[str, str]) -> tuple[flo
     assert done.returncode == 0, done.stderr
     took, misses = done.stdout.split()
     return float(took), int(misses)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_scheduler_that_is_killed_leaves_no_compiler_behind(tmp_path: Path) -> None:
+    """kill -9 gives it no time to end its child, which compiled on for up to ten minutes."""
+    script = (
+        "import asyncio\n"
+        "from dovetail.kube.live.warm import _in_child\n"
+        "asyncio.run(_in_child(['first-fit:first-fit']))\n"
+    )
+    environment = {**os.environ, "DOVETAIL_CACHE_DIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", script], env=environment) as parent:
+        try:
+            child = _soon(lambda: children_of(parent.pid))[0]
+            _soon(lambda: "dovetail.kube.live.warm" in Path(f"/proc/{child}/cmdline").read_text())
+        finally:
+            parent.kill()
+    _soon(lambda: has_ended(child))
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def has_ended(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state == "Z"  # its new parent has not asked for its exit code yet
+
+
+def _soon(true: Callable[[], Any]) -> Any:
+    for _ in range(600):
+        if found := true():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("not within 30 s")
 
 
 def test_a_process_that_cannot_compile_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from time import monotonic
@@ -93,13 +94,15 @@ class Workshop:
 async def _in_child(names: Sequence[str]) -> None:
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", __name__, *names),  # -P: no modules from the working directory
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.PIPE,  # never written to: it ends when this process ends, however that happens
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )
+    assert child.stderr is not None
     try:
         async with asyncio.timeout(LONGEST_COMPILE):
-            _, said = await child.communicate()
+            said = await child.stderr.read()
+            await child.wait()
     finally:
         if child.returncode is None:
             with suppress(ProcessLookupError):
@@ -132,5 +135,13 @@ def main(names: Sequence[str]) -> int:
     return 0
 
 
+def _end_with_parent() -> None:
+    """End when standard input ends: a parent that was killed with -9 leaves no compiler behind."""
+    while os.read(0, 1):
+        pass
+    os._exit(1)
+
+
 if __name__ == "__main__":
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.exit(main(sys.argv[1:]))

@@ -37,9 +37,10 @@ class Retries:
         self._number = self._restarts = 0
         self._lists = 0  # lists to be checked against `_seen`, done or not; 0 = nothing is left to list
         self._credit = 0  # tries left in this portion
+        self._made: list[Effect] = []  # not returned yet; after an exception, the next portion returns them
 
     def __bool__(self) -> bool:
-        return bool(self._rows or self._left or self._lists or self._line or self._again)
+        return bool(self._rows or self._left or self._lists or self._line or self._again or self._made)
 
     def note_rows(self, rows: Iterable[int]) -> None:
         self._rows.update(dict.fromkeys(rows))
@@ -58,7 +59,6 @@ class Retries:
         """Try groups in order until `pods` pods were tried: at least one group."""
         self._credit = pods
         self._hold_rows_against_requests()
-        effects: list[Effect] = []
         while self._line and self._credit > 0 and not self._left and not self._lists:
             order, _, key = heappop(self._line)
             by_rows = self._listed.pop(key)
@@ -67,7 +67,7 @@ class Retries:
                 continue
             placed = self._try(at, place.group)
             self._credit -= len(place.group.pods)
-            effects += placed
+            self._made += placed
             if placed:
                 self._fitting.clear()
             alike = key is not ALWAYS and self._waiting.key_of(place.group.name) == key
@@ -76,6 +76,7 @@ class Retries:
         if not self._line and self._again:
             self._again = False
             self._push(ALWAYS, False)
+        effects, self._made = self._made, []
         return effects
 
     def _push(self, key: Hashable, by_rows: bool, after: Any = None) -> None:

@@ -141,7 +141,8 @@ class Churn:
 
     def _service(self, name: str) -> None:
         made = {"apiVersion": "v1", "kind": "Service", "metadata": _meta(name, self._some_namespace())}
-        self._put("Service", name, {**made, "spec": {"selector": {"app": word(self._dice)}, "ports": [{"port": 80}]}})
+        spec = {"selector": {"app": word(self._dice)}, "ports": [{"port": 80}]}
+        self._put("Service", name, {**made, "spec": {**spec, "clusterIP": "None"}})  # there are 254 addresses
 
     def _new_cards(self) -> None:
         """Cards are added to a node, with UUIDs and models that were never seen, and taken out again."""
@@ -200,7 +201,7 @@ def run(plane: ControlPlane, seed: int, seconds: float, interpreted: bool = True
                 churn.step()
                 if now - told > TOLD_EVERY and vitals.memory:
                     told = now
-                    tell(f"  {told:6.0f} s  {churn.made.total()} objects, {vitals.memory[-1]:.0f} MiB")
+                    tell(f"  {told:6.0f} s  {churn.made.total()} objects{_there(api)}, {vitals.memory[-1]:.0f} MiB")
         outcome.made, outcome.seconds = churn.made, now
         outcome.waits, outcome.memory = canaries.waits, vitals.memory
         said = dovetail.words()
@@ -212,6 +213,10 @@ def run(plane: ControlPlane, seed: int, seconds: float, interpreted: bool = True
         tell(f"  WRONG: {what}")
     tell(outcome.summary())
     return outcome
+
+
+def _there(api: Client) -> str:
+    return f", there are {len(api.list('Namespace'))} namespaces and {len(api.list('Pod', None))} pods"
 
 
 def _prepare(api: Client, machines: dict[str, Machine]) -> None:

@@ -88,3 +88,23 @@ def test_whoever_stops_reading_gets_no_complaint(examples: Path) -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert done.stdout == "{\n"
     assert done.stderr == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_no_bug_of_ours(examples: Path) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "dovetail.cli", "plan", "-f", f"{examples}/demo"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("dovetail: the output could not be written: No space left on device")
+
+
+@pytest.mark.parametrize("arguments", [["-f", "{}/demo"], ["-f", "{}/demo", "-o", "json"]])
+def test_all_that_was_printed_arrives_in_a_file(arguments: list[str], examples: Path, tmp_path: Path) -> None:
+    """`plan` ends at once, without freeing anything: its output was written before."""
+    command = [sys.executable, "-m", "dovetail", "plan", *(argument.format(examples) for argument in arguments)]
+    with (tmp_path / "out").open("w") as out:
+        code = subprocess.run(command, stdout=out, stderr=subprocess.DEVNULL).returncode
+    piped = subprocess.run(command, capture_output=True, text=True)
+    assert code == piped.returncode
+    assert (tmp_path / "out").read_text() == piped.stdout != ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -25,10 +26,11 @@ from dovetail.cli.commands.replay import replay
 from dovetail.cli.commands.scheduler import scheduler
 from dovetail.cli.commands.warm import warm
 from dovetail.cli.ending import end
-from dovetail.cli.errors import BUG, INTERRUPTED, Refused
+from dovetail.cli.errors import BAD_INPUT, BUG, INTERRUPTED, Refused
 from dovetail.cli.output.terminal import echo, say
 from dovetail.model.not_compiled import NotCompiledWarning
 
+DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
@@ -110,13 +112,20 @@ def _run(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output closed the pipe. Python would report the error again at exit if stdout stayed as it
-        # is.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # whoever read our output closed the pipe
         return 0
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in DISK_TROUBLE:
+            _drop_output()
+            say(f"the output could not be written: {error.strerror}; make room, or write to another place")
+            return BAD_INPUT
         _report(error, "--debug" in arguments or bool(os.environ.get("DOVETAIL_DEBUG")))
         return BUG
+
+
+def _drop_output() -> None:
+    """Send the rest of the output nowhere: Python would report the same error again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _report(error: Exception, debug: bool) -> None:

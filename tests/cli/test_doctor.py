@@ -140,6 +140,22 @@ def test_a_node_that_takes_no_gpu_pods(run: Run, tmp_path: Path) -> None:
     assert found(run, tmp_path, few) == (3, [("node-unsettled", "Node n")])
 
 
+def test_a_register_that_cannot_be_read_is_named(run: Run, tmp_path: Path) -> None:
+    """Pods found "no such device" there, and only the scheduler's log said why."""
+    rubbish = node("n", card("GPU-0"))
+    rubbish["metadata"]["annotations"]["hami.io/node-nvidia-register"] = "rubbish"
+    half = node("m", card("GPU-0"))
+    half["metadata"]["annotations"]["hami.io/node-nvidia-register"] = '[{"id": "GPU-1"}, {}]'
+    code, listed = found(run, tmp_path, rubbish, half)
+    assert code == 3
+    assert [one for one in listed if one[0] == "node-doubtful"] == [
+        ("node-doubtful", "Node m"),
+        ("node-doubtful", "Node n"),
+    ]
+    said = run("doctor", "-f", tmp_path / "cluster.json").stdout
+    assert "hami.io/node-nvidia-register is neither JSON nor" in said
+
+
 def test_without_a_key_it_says_that_seals_are_not_checked(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
     item = running("p", record("GPU-1"), sealed=record("GPU-0"))

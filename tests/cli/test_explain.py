@@ -158,12 +158,22 @@ spec:
 """
 
 
-def test_warnings_and_errors_are_said(examples: Path, run: Run) -> None:
-    result = run("explain", "fussy", "-f", "-", "-f", examples / "demo" / "cluster.yaml", stdin=BROKEN)
+def test_what_concerns_the_pod_is_said_and_the_rest_is_counted(examples: Path, run: Run) -> None:
+    """A pod of somebody else that is wrong neither hides the answer nor makes it an error."""
+    files = ("-f", "-", "-f", examples / "demo" / "cluster.yaml")
+    result = run("explain", "fussy", *files, stdin=BROKEN)
     assert "warning: stdin#2 Pod default/fussy: spec.runtimeClassName" in result.stderr
-    assert "error: stdin#1 Pod default/odd" in result.stderr
-    assert result.exit_code == 2  # as plan has it, although this pod has its place
+    assert "Pod default/odd" not in result.stderr
+    assert "on other objects; -o wide shows them" in result.stderr
+    assert result.exit_code == 0
     assert "default/fussy: placed" in result.stdout
+    assert "error: stdin#1 Pod default/odd" in run("explain", "fussy", "-o", "wide", *files, stdin=BROKEN).stderr
+
+
+def test_a_pod_that_is_wrong_itself_is_an_error(examples: Path, run: Run) -> None:
+    result = run("explain", "odd", "-f", "-", "-f", examples / "demo" / "cluster.yaml", stdin=BROKEN)
+    assert "error: stdin#1 Pod default/odd" in result.stderr
+    assert result.exit_code == 2
 
 
 def test_they_are_in_the_json(examples: Path, run: Run) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -48,6 +48,13 @@ class Answer(NamedTuple):
     about: ExplainedPod
     problems: tuple[Problem, ...]
 
+    @property
+    def own(self) -> tuple[Problem, ...]:
+        """The problems that may matter for this pod: not those of other pods and workloads, nor of other namespaces."""
+        pod = self.about.pod
+        names = {pod.name, pod.owner.rpartition("/")[2], group_title(pod.group).rpartition("/")[2]}
+        return tuple(problem for problem in self.problems if _may_matter(problem, pod.namespace, names))
+
 
 def parse_target(words: Sequence[str], namespace: str | None) -> Target:
     """The target of the command line: `web-0`, `pod web-0`, `pod/web-0`, `deployment/web`."""
@@ -79,6 +86,16 @@ def answer(case: Case, target: Target) -> Answer:
     if found is None:
         raise _unknown(case, target)
     return Answer(found, warned(case, warnings))
+
+
+def _may_matter(problem: Problem, namespace: str, names: Collection[str]) -> bool:
+    """`where` ends with the object: "cluster.yaml#2 Pod default/web-0"."""
+    *_, kind, name = ["", "", *problem.where.split()]
+    where, slash, name = name.rpartition("/")
+    if not slash:  # a node, or a file
+        return True
+    makes_pods = kind == "Pod" or kind in WORKLOAD_WORDS.values()
+    return where == namespace and (name in names or not makes_pods)
 
 
 def _means(target: Target, pod: Pod) -> bool:

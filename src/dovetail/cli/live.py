@@ -118,7 +118,7 @@ async def _serve(asked: Run, credentials: Credentials, options: Options, log: Lo
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, service.stop)
-        log(f"serving {', '.join(options.profiles)} on {credentials.connection.server}")
+        log(f"starting as {', '.join(options.profiles)}; the API server is {credentials.connection.server}")
         async with _listening(asked, api, service, log):
             try:
                 await service.run()

@@ -34,8 +34,13 @@ async def test_throttling_and_outages_are_waited_out() -> None:
             raise troubles.pop(0)
         return "bound"
 
-    assert await retrying(bind, backoff=Backoff(first=1), world=clock.world) == "bound"
+    told: list[str] = []
+    assert (
+        await retrying(bind, backoff=Backoff(first=1), world=clock.world, tell=lambda error: told.append(str(error)))
+        == "bound"
+    )
     assert clock.slept == [3, 1]  # as asked; then 2 s, the lower half
+    assert told == ["busy", "down"]  # at once, not after the last try
 
 
 async def test_after_the_last_try_the_error_is_the_callers() -> None:

@@ -92,6 +92,7 @@ def doctor(
       card-overbooked     pods hold more of a GPU than it has
       card-unregistered   a pod holds a GPU that its node does not register
       node-unsettled      a node takes no new pods with GPUs
+      node-doubtful       what a node says of its GPUs cannot be read, in whole or in part
 
     Exit codes: 0 nothing found, 3 something found, 2 the input is wrong or the cluster cannot be read.
     """

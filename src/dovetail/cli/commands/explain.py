@@ -10,7 +10,7 @@ from dovetail.cli.ending import ends_soon
 from dovetail.cli.errors import ALL_PLACED, BAD_INPUT, SOMETHING_PENDING
 from dovetail.cli.options import Asked, cluster_options
 from dovetail.cli.output.progress import progress
-from dovetail.cli.output.terminal import echo, echo_styled
+from dovetail.cli.output.terminal import echo, echo_styled, say
 
 
 @click.command(short_help="Why a pod lands where it does, or why it waits.")
@@ -43,14 +43,18 @@ def explain(context: click.Context, /, target: tuple[str, ...], output: str, **a
         wanted = explaining.parse_target(target, asked["namespace"])
         case = planning.read(Asked(**asked))
     with progress(planning.activity(case)):
-        found, problems = explaining.answer(case, wanted)
+        answer = explaining.answer(case, wanted)
+    found, wide = answer.about, output == "wide"
     if output in encoding.FORMATS:
-        echo(encoding.encode(explain_text.document(found, problems), output))
+        echo(encoding.encode(explain_text.document(found, answer.problems), output))
     else:
-        for line in plan_table.problem_lines(problems, case.given.ignored, output == "wide"):
+        for line in plan_table.problem_lines(answer.problems if wide else answer.own, case.given.ignored, wide):
             echo_styled(line, err=True)
-        echo_styled("\n".join(explain_text.lines(found, output == "wide")))
+        others = len(answer.problems) - len(answer.own)
+        if others and not wide:
+            say(f"{others:,} remark{'s' * (others != 1)} on other objects; -o wide shows them")
+        echo_styled("\n".join(explain_text.lines(found, wide)))
     refused = found.decision is not None and found.decision.reason == Reason.INVALID_REQUEST
-    if refused or planning.of_severity(problems, "error"):
+    if refused or planning.of_severity(answer.own, "error"):
         context.exit(BAD_INPUT)
     context.exit(SOMETHING_PENDING if explain_text.state(found) == "pending" else ALL_PLACED)

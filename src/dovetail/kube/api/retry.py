@@ -49,9 +49,14 @@ BACKOFF = Backoff()
 
 
 async def retrying(
-    call: Callable[[], Awaitable[T]], *, tries: int = 5, backoff: Backoff = BACKOFF, world: World = REAL
+    call: Callable[[], Awaitable[T]],
+    *,
+    tries: int = 5,
+    backoff: Backoff = BACKOFF,
+    world: World = REAL,
+    tell: Callable[[ApiError], None] | None = None,
 ) -> T:
-    """The call's answer; it is tried again while the server throttles or is unavailable.
+    """The call's answer; it is tried again while the server throttles or is unavailable. `tell` gets each such error.
 
     Only for calls that may happen twice: reads, deletes, PUT and PATCH with a resourceVersion, server-side apply, and
     Bindings with uid and resourceVersion (a second one gets 409, and the pod shows which one succeeded). Do not use it
@@ -61,6 +66,8 @@ async def retrying(
         try:
             return await call()
         except (Throttled, Unavailable) as error:
+            if tell is not None:
+                tell(error)
             await world.sleep(backoff.wait(failures, world.chance(), error.retry_after))
     return await call()
 

@@ -45,7 +45,7 @@ class Seen:
     held: tuple[tuple[Pod, Held], ...]  # running pods, by node, namespace and name
     unsealed: frozenset[str]  # uids of our running pods that hold devices and have no seal
     uses: tuple[NodeUse, ...]  # by name
-    problems: dict[str, tuple[Problem, ...]] = field(default_factory=dict)  # "Pod ml/train-0" -> about its record
+    problems: dict[str, tuple[Problem, ...]] = field(default_factory=dict)  # by object: "Pod ml/train-0", "Node gpu-7"
     seals: bool = False  # there is a key to check seals with
 
 
@@ -69,10 +69,10 @@ def look(
                 scheduler.handle(event)
     known = (one for one in mirror.pods.values() if one.held is not None)
     held = sorted(known, key=lambda one: (one.held.running.node, one.key) if one.held else ("", ""))
-    running = {f"Pod {one.key}" for one in held}
+    subjects = {f"Pod {one.key}" for one in held} | {f"Node {name}" for name in mirror.nodes}
     about: dict[str, tuple[Problem, ...]] = {}
     for problem in mirror.problems:
-        if problem.where in running and problem.field.startswith("metadata.annotations"):
+        if problem.where in subjects and problem.field.startswith("metadata.annotations"):
             about[problem.where] = (*about.get(problem.where, ()), problem)
     bare = (pod for pod in pods if reader.is_ours(pod) and not pod.metadata.annotations.get(SEAL))
     unsealed = frozenset(pod.metadata.uid for pod in bare)
@@ -154,6 +154,14 @@ def _unsettled(seen: Seen) -> Iterator[Finding]:
             yield Finding("node-unsettled", f"Node {use.node.name}", use.node.name, text, advice)
 
 
+def _unreadable(seen: Seen) -> Iterator[Finding]:
+    for use in seen.uses:
+        for problem in seen.problems.get(f"Node {use.node.name}", ()):
+            advice = "look at the device plugin that writes the annotation: its log, and its version"
+            text = f"{problem.field} {problem.message}"
+            yield Finding("node-doubtful", problem.where, use.node.name, text, advice)
+
+
 def _names(pods: tuple[str, ...]) -> str:
     shown = ", ".join(pods[:5])
     return shown + (f" and {len(pods) - 5} more" if len(pods) > 5 else "")
@@ -174,6 +182,7 @@ CHECKS = (
     Check("card-overbooked", "Pods hold more of a card than it has.", _overbooked),
     Check("card-unregistered", "A pod holds a card that its node does not register.", _unregistered),
     Check("node-unsettled", "A node takes no new pods with devices.", _unsettled),
+    Check("node-doubtful", "What a node says of its cards cannot be read, in whole or in part.", _unreadable),
 )
 
 

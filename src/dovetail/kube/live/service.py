@@ -38,7 +38,7 @@ from dovetail.kube.live.tell import Condition, Teller
 from dovetail.kube.live.volume_mirror import VolumeMirror
 from dovetail.kube.live.volumes import HeldBack, Task, bind_volumes
 from dovetail.kube.live.warm import pairs_of
-from dovetail.kube.log import Log
+from dovetail.kube.log import WARNING, Log
 from dovetail.model.events import Bind
 
 # For gc.set_threshold: at Python's default of 700, garbage collection takes most of the time of a burst.
@@ -341,11 +341,14 @@ class Service:
 
     async def _server_version(self) -> tuple[int, int]:
         self.state = "connecting"
-        said = msgspec.json.decode(await retrying(self._ask_version, tries=8), type=_Version)
+        said = msgspec.json.decode(await retrying(self._ask_version, tries=8, tell=self._no_answer), type=_Version)
         try:
             return int(said.major), int(said.minor.rstrip("+"))
         except ValueError:
             raise ApiError(f"the server's version {said.major}.{said.minor} cannot be read") from None
+
+    def _no_answer(self, error: ApiError) -> None:
+        self._log(f"the API server cannot be asked: {error}; it is tried again", WARNING)
 
     async def _ask_version(self) -> Json:
         """The server's version.

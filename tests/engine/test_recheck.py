@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dovetail.engine.ledger.audit import validate
-from dovetail.engine.recheck import objection
+from dovetail.engine.recheck import is_untouched, objection
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.decision import Decision, Share
 from dovetail.model.events import NodeChanged, NodeGone, PodGone, PodObserved
@@ -94,3 +97,41 @@ def test_init_containers_are_looked_at_one_by_one() -> None:
     assert objection(scheduler, mine, decision) == ""
     scheduler.handle(NodeChanged(1.0, _card(memory_mib=7999)(scheduler.ledger.nodes[0])))
     assert "GPU memory short" in objection(scheduler, mine, decision)
+
+
+def test_what_must_be_looked_at_again() -> None:
+    """Our own pods beside it were placed with it in mind; another scheduler's pod and a changed node were not."""
+    mine, ours, theirs = pod("mine", HALF), pod("ours", HALF), pod("theirs", ask(1, memory=1))
+    scheduler, [decision] = _placed(mine)
+    assert is_untouched(scheduler.placer, mine, decision)
+    assert scheduler.place([group(ours)])[0].placed
+    assert is_untouched(scheduler.placer, mine, decision)
+    scheduler.handle(PodObserved(1.0, RunningPod(theirs, "n", (Share(0, "n/0", 1, 0),))))
+    assert not is_untouched(scheduler.placer, mine, decision)
+    scheduler, [decision] = _placed(mine)
+    scheduler.handle(NodeChanged(1.0, replace(scheduler.ledger.nodes[0], unschedulable=True)))
+    assert not is_untouched(scheduler.placer, mine, decision)
+
+
+@given(st.integers(0, 10**6))
+def test_what_is_untouched_has_no_objection(seed: int) -> None:
+    chance = Random(seed)
+    scheduler = cluster(*(node(name, gpus=2) for name in "ab"))
+    decided: list[tuple[Pod, Decision]] = []
+    for number in range(chance.randrange(3, 15)):
+        one = pod(f"p{number}", ask(1, chance.choice((1000, 4000, 8000)), cores=chance.choice((0, 30, 100))), cpu=1000)
+        where = chance.choice("ab")
+        what = chance.random()
+        if what < 0.6:
+            decided += [(one, decision) for decision in scheduler.place([group(one)]) if decision.placed]
+        elif what < 0.75:
+            share = Share(0, f"{where}/{chance.randrange(2)}", chance.choice((1, 8000)), 0)
+            scheduler.handle(PodObserved(1.0, RunningPod(one, where, (share,))))
+        elif what < 0.85 and decided:
+            scheduler.handle(PodGone(1.0, chance.choice(decided)[0].uid))
+        else:
+            known = scheduler.ledger.nodes[scheduler.ledger.row_of[where]]
+            scheduler.handle(NodeChanged(1.0, replace(known, unschedulable=chance.random() < 0.5)))
+    for one, decision in decided:
+        if is_untouched(scheduler.placer, one, decision):
+            assert objection(scheduler, one, decision) == ""

@@ -35,6 +35,19 @@ class Trying(Protocol):
     def trial(self) -> AbstractContextManager[None]: ...
 
 
+def is_untouched(placer: Placer, pod: Pod, decision: Decision) -> bool:
+    """Whether nothing came to the node that the decision did not weigh, so that `objection` would find nothing.
+
+    Pods that were placed there later were placed beside this one, and pods that left made room. Pods with rules about
+    other pods are never untouched: what happens on other nodes matters to them.
+    """
+    ledger = placer.ledger
+    row = ledger.row_of.get(str(decision.node))
+    if row is None or ledger.places.changed_since(row, decision.generation) or ledger.row_holding(pod.uid) != row:
+        return False
+    return ledger.held_shares(pod.uid) == decision.shares and not placer.related.restricts(pod)
+
+
 def objection(scheduler: Trying, pod: Pod, decision: Decision) -> str:
     """Why the pod's reservation would not be made again with the ledger as it is; "" = it would.
 

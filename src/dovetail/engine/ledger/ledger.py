@@ -302,6 +302,7 @@ class Ledger:
         if row is None:
             row = self.places.add(node)
             self._write_row(row, Node(node), active=False)
+        self.places.note_change(row)
         unknown = sorted({share.uuid for share in shares} - self.places.columns(row).keys())
         if unknown:
             self.places.add_ghosts(row, unknown)

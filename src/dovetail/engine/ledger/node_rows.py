@@ -61,7 +61,7 @@ class NodeRows:
         self.masks_limit = SWEEP_FROM  # more classes than this: search for unused ones
         self._ranks_stale = False
         self._gone: set[int] = set()  # rows of inactive nodes
-        self._changed_at: dict[int, int] = {}  # row -> generation of the ledger when the node was last written
+        self._changed_at: dict[int, int] = {}  # row -> generation of the ledger at the last `note_change`
 
     def add(self, name: str) -> int:
         """A row for a node about which nothing is known yet. `write` must follow."""
@@ -121,7 +121,7 @@ class NodeRows:
         Cards that pods hold there and that the node does not have are kept.
         """
         self.written += 1
-        self._changed_at[row] = self._storage.heads.item(MOVES)
+        self.note_change(row)
         uuids = {device.uuid for device in node.devices}
         lost = {device.uuid: device for device in self.devices(row) if device.uuid not in uuids}
         missing = sorted(set(held) - uuids)
@@ -154,8 +154,12 @@ class NodeRows:
         self._storage.rows.fact[row, CARDS] = len(devices)
         self._own_names()[row] = (self.nodes[row].name, tuple(device.uuid for device in devices))
 
+    def note_change(self, row: int) -> None:
+        """Note that the row changed by something that no decision weighed: another node, or a pod that runs there."""
+        self._changed_at[row] = self._storage.heads.item(MOVES)
+
     def changed_since(self, row: int, generation: int) -> bool:
-        """Whether the node was written again after a decision of this generation."""
+        """Whether the node was written again after a decision of this generation, or a pod came that was not placed."""
         return self._changed_at.get(row, 0) >= generation
 
     def is_active(self, row: int) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, assert_never
 
-from dovetail.engine.recheck import objection
+from dovetail.engine.recheck import is_untouched, objection
 from dovetail.engine.scheduler import Scheduler
 from dovetail.kube.api.watch import Changed
 from dovetail.kube.live.arrivals import Arrivals
@@ -455,16 +455,20 @@ class Driver:
     def objection(self, bind: Bind, waited: bool) -> str:
         """Why the placement would not be made now; "" = it would. The binder calls it just before it writes.
 
-        The check is skipped where the bind did not wait, and the node is still the object that was decided on and has
-        not changed since. The ledger may have a later version of the node by now, with other cards.
+        The check is skipped where the node is still the object that was decided on and nothing unforeseen came to it.
+        The ledger may have a later version of the node by now, with other cards. Where the bind waited, all facts that
+        are known are booked first, and pods with rules about other pods are checked in any case.
         """
         name, ledger = str(bind.decision.node), self.scheduler.ledger
+        if waited and not self.paused:
+            self._take_in()
         row, known = ledger.row_of.get(name), self.mirror.nodes.get(name)
         if known is None:
             return f"node {name} is gone"
-        if row is not None and known is ledger.nodes[row] and not waited:
-            later = ledger.places.changed_since(row, bind.decision.generation)
-            if not later:
+        if row is not None and known is ledger.nodes[row]:
+            if waited and is_untouched(self.scheduler.placer, bind.pod, bind.decision):
+                return ""
+            if not waited and not ledger.places.changed_since(row, bind.decision.generation):
                 return ""
         if not self.paused:
             self._take_in()

@@ -312,3 +312,23 @@ def test_no_nodes(examples: Path, run: Run) -> None:
 @pytest.mark.parametrize("folder", ["demo", "guide", "koordinator", "what-if"])
 def test_every_folder_of_examples_is_a_plan(examples: Path, run: Run, folder: str) -> None:
     assert run("plan", *files(examples, folder)).exit_code == (3 if folder == "what-if" else 0)
+
+
+EXISTING = """
+apiVersion: v1
+kind: Pod
+metadata: {name: bad, namespace: other, uid: 1f0c, annotations: {hami.io/gpu-scheduler-policy: nonsense}}
+spec: {schedulerName: dovetail, containers: [{name: m, resources: {limits: {nvidia.com/gpu: 1}}}]}
+"""
+
+
+def test_a_wrong_pod_of_the_cluster_is_pending_and_no_mistake_in_the_plan(examples: Path, run: Run) -> None:
+    """`kubectl get nodes,pods -A -o yaml | dovetail plan -f - -f mine.yaml`: any tenant's pod made it exit code 2."""
+    files = ("-f", "-", "-f", examples / "demo" / "cluster.yaml", "-f", examples / "demo" / "demo-a.yaml")
+    result = run("plan", *files, stdin=EXISTING)
+    assert result.exit_code == 3
+    assert "warning: stdin#1 Pod other/bad" in result.stderr
+    assert "InvalidRequest" in result.stdout
+    assert run("plan", *files, "--strict", stdin=EXISTING).exit_code == 2
+    new = EXISTING.replace("uid: 1f0c, ", "")
+    assert run("plan", *files, stdin=new).exit_code == 2

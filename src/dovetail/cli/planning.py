@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -41,6 +41,7 @@ class Case:
     engine: str = "auto"
     config: str = ""  # the file of the arguments, for error messages
     device_resources: tuple[str, ...] = ()  # counted by cards, not by the node's allocatable
+    existing: frozenset[str] = frozenset()  # uids of pods that the API server has accepted
 
     @property
     def options(self) -> EngineOptions:
@@ -54,6 +55,7 @@ class PlanReport(Plan):
     problems: tuple[Problem, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)  # kind -> how many
     not_placed: tuple[NotPlaced, ...] = ()  # objects that make pods, where these pods are not in the plan
+    existing: frozenset[str] = frozenset()  # as in Case
 
     def said(self, severity: str) -> list[str]:
         return of_severity(self.problems, severity)
@@ -80,7 +82,17 @@ def read(asked: Asked, stdin: IO[bytes] | None = None) -> Case:
     except InputError as error:
         raise _refused(error) from error
     counted = tuple(settings.vendors.by_count)
-    return Case(given, config.policy_arguments, asked.engine, asked.config or "", counted)
+    pods = {document.where: document.uid for document in found if document.kind == "Pod" and document.uid}
+    if not asked.strict:
+        given = dataclasses.replace(given, problems=tuple(_demoted(problem, pods) for problem in given.problems))
+    return Case(given, config.policy_arguments, asked.engine, asked.config or "", counted, frozenset(pods.values()))
+
+
+def _demoted(problem: Problem, existing: Collection[str]) -> Problem:
+    """A wrong pod that exists already is a fact of the cluster, and no mistake in what is planned."""
+    return (
+        problem._replace(severity="warning") if problem.severity == "error" and problem.where in existing else problem
+    )
 
 
 def runnable(case: Case) -> EngineOptions:
@@ -136,12 +148,13 @@ def plan(case: Case) -> PlanReport:
         warned(case, made.warnings),
         given.ignored,
         given.not_placed,
+        case.existing,
     )
 
 
 def exit_code(plan: PlanReport) -> int:
-    refused = any(outcome.decision.reason == Reason.INVALID_REQUEST for outcome in plan.outcomes)
-    if refused or plan.said("error"):
+    invalid = (outcome.pod for outcome in plan.outcomes if outcome.decision.reason == Reason.INVALID_REQUEST)
+    if any(pod.uid not in plan.existing for pod in invalid) or plan.said("error"):
         return BAD_INPUT
     return SOMETHING_PENDING if plan.pending or plan.not_placed else ALL_PLACED
 

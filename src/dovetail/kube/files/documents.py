@@ -46,6 +46,11 @@ class Document:
         """The prefix of the name that the API server generates."""
         return self._said_of_itself("generateName")
 
+    @property
+    def uid(self) -> str:
+        """The uid that the API server gave the object; "" = it was never created."""
+        return self._said_of_itself("uid")
+
     def _said_of_itself(self, key: str) -> str:
         metadata = self.body.get("metadata")
         value = metadata.get(key) if isinstance(metadata, dict) else None

@@ -23,7 +23,7 @@ from dovetail.sim.load import load_trace
 from dovetail.sim.orders import Order, Orders, draw_order
 from dovetail.sim.runs import COMPILED, Setting, warm_up
 from dovetail.sim.trace import Trace
-from dovetail.sim.workload import Workload
+from dovetail.sim.workload import WorkloadParameters
 
 SEED, ROUNDS, TILES = 42, 60, 10  # a round of the smaller cluster takes 20 ms
 ROOT = Path(__file__).parents[1]
@@ -38,7 +38,7 @@ def trace_and_order() -> tuple[Trace, Order]:
     pods = folder / "openb_pod_list_default.csv"
     if not pods.exists():
         print("the published trace is not at hand; a generated one of its size takes its place")
-        trace = generate(Workload(jobs=8152, seed=SEED), parse_cluster(LIKE_OPENB))
+        trace = generate(WorkloadParameters(jobs=8152, seed=SEED), parse_cluster(LIKE_OPENB))
         return trace, draw_order(trace, SEED)
     trace, _ = load_trace(folder / "openb_node_list_gpu_node.csv", pods)
     return trace, Orders.open(folder / "openb_order_default.npz").order(SEED, trace)

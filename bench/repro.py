@@ -15,7 +15,7 @@ import click
 
 from dovetail.cli.output.progress import Countdown, progress
 from dovetail.cli.output.table import render
-from dovetail.sim.published import POLICIES, experiments
+from dovetail.sim.published import POLICY_OF_PUBLISHED, experiments
 from dovetail.sim.repro import END, FGD, FULL, RANDOM, Gap, ReproFindings, random_gaps, reproduce, verdict
 from dovetail.sim.trace import TraceError
 
@@ -47,7 +47,7 @@ def main(folder: str) -> int:
 def policy_table(gaps: Sequence[Gap]) -> str:
     """The gaps in points of all GPU capacity: the worst over all seeds and all 131 columns."""
     rows = []
-    for policy in POLICIES.values():
+    for policy in POLICY_OF_PUBLISHED.values():
         if policy == RANDOM:
             continue
         for trace in dict.fromkeys(gap.trace for gap in gaps):

@@ -233,7 +233,7 @@ def test_special_files_are_refused_wherever_a_file_is_named(special: tuple[Path,
         ):
             try:
                 call()
-            except (TraceError, config.ConfigError, kubeconfig.ConfigError, Refused) as error:
+            except (TraceError, config.ConfigError, kubeconfig.KubeconfigError, Refused) as error:
                 said.append(str(error))
 
     at_once(read_all)

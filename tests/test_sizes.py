@@ -23,8 +23,8 @@ FUNCTIONS = {  # "file function": (lines, why)
     "cli/commands/scheduler.py scheduler": (68, COMMAND_OPTIONS),
     "kube/conversion/requests.py pod_from": (48, "one argument for each field of a pod"),
     "kube/live/health.py metrics": (44, "one line for each metric"),
-    "kube/live/service.py Service.__init__": (46, PARTS_OF_SERVICE),
-    "kube/live/service.py Service._put_together": (49, PARTS_OF_SERVICE),
+    "kube/live/service.py LiveScheduler.__init__": (46, PARTS_OF_SERVICE),
+    "kube/live/service.py LiveScheduler._put_together": (49, PARTS_OF_SERVICE),
     "policies/device_topology_aware.py choose": (53, "a kernel: numba compiles it as one loop over sets of cards"),
 }
 FILES = {  # file: (lines, why)
@@ -35,28 +35,14 @@ FILES = {  # file: (lines, why)
     "kube/live/mirror.py": (458, "one method for each kind of object that is watched"),
 }
 API_FORM = "the API's form (kube/objects) and the model's form of one thing"
-TO_RENAME = "two things: one of them needs another name"
-TWO_THINGS = """
-    Answer Asked Bound Cluster Condition ConfigError Context Counts Gangs Meta Named Names Port Problem Problems
-    Reader Run Service Teller User Waiting Workload
-"""
 CLASSES = {
     **dict.fromkeys(("Container", "Node", "Pod", "Requirement", "StorageClass", "Taint", "Toleration"), API_FORM),
     "Volume": API_FORM,
     "LabelSelector": "of pods with lists, of volumes with tuples: their terms are kept as keys",
     "PreferenceWeights": "the configuration's form and the model's form of one thing",
-    **dict.fromkeys(TWO_THINGS.split(), TO_RENAME),
 }
-DIFFERENT = """
-    ALLOCATED ALONE CHECKS CORDON CPU CPU_ONLY DEFAULTS FEW FORMATS FRAGMENTED FREE FRESH KIND KINDS LARGEST
-    LONGEST LONGEST_MESSAGE LONGEST_NAME LONGEST_PAUSE MEMORY MODES MOST MOST_CARDS MOST_KEPT MOST_LOOKED_AT
-    MOST_NODES MOST_PODS MOST_SETS NEAR NEVER NEWEST NOBODY NODE NO_CARD OUTPUTS PACE PATIENCE PAUSE PODS
-    POD_FIELDS POD_GROUPS POD_LEVEL POINTS POLICIES RIGHTS SHARES SIMILAR SIZES SLOTS SOON STORAGE SUFFIXES TIME
-    TOLERATIONS UNKNOWN UNLIMITED VENDOR WHOLE WIDTH WORDS
-"""
 CONSTANTS = {
     "POLICY": "a row of the table of policies, one in each file of them",
-    **dict.fromkeys(DIFFERENT.split(), TO_RENAME),
 }
 
 

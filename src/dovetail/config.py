@@ -15,7 +15,7 @@ from dovetail import files
 from dovetail.model.pod import CPU_PROFILE, PREFERENCE_WEIGHTS
 
 API_VERSION = "dovetail.dev/v1"
-KIND = "Config"
+CONFIG_KIND = "Config"
 LARGEST_FILE = 1 << 20
 
 
@@ -54,7 +54,7 @@ class SchedulerProfile(msgspec.Struct, frozen=True, rename="camel", forbid_unkno
     without_devices: CpuProfile | None = None  # None: that of the whole configuration
 
 
-class Gangs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class GangConfig(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """Pods that name a PodGroup."""
 
     unknown_group: Literal["wait", "alone"] | None = None  # for a PodGroup that is not known; None: wait
@@ -72,10 +72,10 @@ class Config(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=
     policy_arguments: dict[str, dict[str, Any]] = {}  # policy name -> its arguments
     schedulers: dict[str, SchedulerProfile] = {}  # schedulerName -> profile, for `dovetail scheduler`
     device_config: str | None = None  # HAMi's device-config.yaml, relative to this file
-    gangs: Gangs = Gangs()
+    gangs: GangConfig = GangConfig()
 
 
-DEFAULT = Config(api_version=API_VERSION, kind=KIND)
+DEFAULT = Config(api_version=API_VERSION, kind=CONFIG_KIND)
 
 
 def load(path: Path) -> Config:
@@ -83,8 +83,8 @@ def load(path: Path) -> Config:
     config = _convert(path, _parse(path))
     if config.api_version != API_VERSION:
         raise ConfigError(f"{path}: apiVersion is {config.api_version!r}, expected {API_VERSION!r}")
-    if config.kind != KIND:
-        raise ConfigError(f"{path}: kind is {config.kind!r}, expected {KIND!r}")
+    if config.kind != CONFIG_KIND:
+        raise ConfigError(f"{path}: kind is {config.kind!r}, expected {CONFIG_KIND!r}")
     if config.device_config is None:
         return config
     return msgspec.structs.replace(config, device_config=str(path.parent / config.device_config))
@@ -113,7 +113,9 @@ def _parse(path: Path) -> object:
 
 def _convert(path: Path, document: object) -> Config:
     if not isinstance(document, dict):
-        raise ConfigError(f"{path}: expected a mapping that starts with apiVersion: {API_VERSION} and kind: {KIND}")
+        raise ConfigError(
+            f"{path}: expected a mapping that starts with apiVersion: {API_VERSION} and kind: {CONFIG_KIND}"
+        )
     known = [field.encode_name for field in msgspec.structs.fields(Config)]
     for key in document:
         if key not in known:

@@ -8,7 +8,7 @@ import pytest
 
 from dovetail import config
 from dovetail.cli.errors import Refused
-from dovetail.cli.options import Asked
+from dovetail.cli.options import ClusterOptions
 from dovetail.cli.settings import scheduler_profiles, settle
 from dovetail.kube.objects.problems import Problems
 from dovetail.model.pod import Profile
@@ -85,7 +85,7 @@ def test_pods_without_devices_are_configured_for_all_and_by_scheduler_name(tmp_p
         "schedulers:\n  plain: {defaultSpread: true}\n  own: {withoutDevices: {policyWeight: 2}}\n"
     )
     path.write_text(text, encoding="utf-8")
-    loaded, settings = settle(Asked(config=str(path)), Problems())
+    loaded, settings = settle(ClusterOptions(config=str(path)), Problems())
     found = scheduler_profiles(loaded, settings, (), str(path))
     everywhere = Profile("most-allocated", policy_weight=1)
     assert (settings.cpu_profile, found["plain"].cpu_profile) == (everywhere, everywhere)
@@ -104,5 +104,5 @@ def test_a_wrong_profile_without_devices_is_named(tmp_path: Path, text: str, say
     path = tmp_path / "dovetail.yaml"
     path.write_text(HEAD + text, encoding="utf-8")
     with pytest.raises(Refused) as caught:
-        settle(Asked(config=str(path)), Problems())
+        settle(ClusterOptions(config=str(path)), Problems())
     assert says in str(caught.value)

@@ -13,7 +13,7 @@ from dovetail.kube.conversion.seals import SEAL, Seals
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.checkup import CHECKS, look
 from dovetail.kube.live.checkup import findings as findings_of
-from dovetail.kube.live.reader import Reader
+from dovetail.kube.live.reader import PodReader
 from dovetail.kube.objects import core as objects
 from tests.cli.conftest import Run
 from tests.kube.manifests import ALLOCATED, CORES, GPU, MEM, Object, card, container, node, pod
@@ -117,7 +117,7 @@ def test_what_an_unverified_pod_is_charged_is_not_called_over_booked() -> None:
     lie = running("q", record("GPU-0"))
     lie["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     seen = look(
-        Reader({"dovetail": Settings(seals=seals)}),
+        PodReader({"dovetail": Settings(seals=seals)}),
         [msgspec.convert(THERE, objects.Node)],
         [msgspec.convert(item, objects.Pod) for item in (*valid, lie)],
         now=2e9,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.cli.commands.generate import WORDS
+from dovetail.cli.commands.generate import HELP_TEXTS
 from dovetail.sim.load import load_trace
-from dovetail.sim.workload import Workload
+from dovetail.sim.workload import WorkloadParameters
 from tests.cli.conftest import Run
 
 
@@ -90,4 +90,4 @@ def test_what_cannot_be_done_is_said(
 
 
 def test_every_parameter_is_an_option() -> None:
-    assert list(WORDS) == [field.name for field in fields(Workload)]
+    assert list(HELP_TEXTS) == [field.name for field in fields(WorkloadParameters)]

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.model.reason import WORDS
+from dovetail.model.reason import REASON_WORDS
 from tests.cli.conftest import PlanJson
 
-REASONS = {word.name for word in WORDS.values()}
+REASONS = {word.name for word in REASON_WORDS.values()}
 
 
 class Strict(msgspec.Struct, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ import pytest
 
 from dovetail import kernel_cache
 from dovetail.cli import planning
-from dovetail.cli.options import Asked
+from dovetail.cli.options import ClusterOptions
 from dovetail.cli.output import amounts, picture, table
 from dovetail.cli.output.progress import progress
 from dovetail.engine.usage import CardUse, NodeUse
@@ -88,7 +88,7 @@ def test_whoever_holds_something_is_seen_and_a_bar_keeps_its_length() -> None:
     many = [(f"p{at}", 10) for at in range(40)]
     [_, line] = drawn([node("n", card(0, 400, tuple(name for name, _ in many)))], {"GPU-0": many})
     bar = line[line.index("[") + 1 : line.index("]")]
-    assert len(bar) == picture.WIDTH
+    assert len(bar) == picture.BAR_WIDTH
     [_, tiny] = drawn([node("n", card(0, 1, ("a",)))], {"GPU-0": [("a", 1)]})
     assert "[#..." in tiny
 
@@ -141,12 +141,12 @@ def test_whoever_waits_for_a_compiler_is_told_so_once(
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     files = tuple(str(examples / "demo" / name) for name in ("cluster.yaml", "demo-b.yaml"))
-    few = planning.read(Asked(files))
+    few = planning.read(ClusterOptions(files))
     assert planning.activity(few) == "Placing"
-    compiled = planning.read(Asked(files, engine="compiled"))
+    compiled = planning.read(ClusterOptions(files, engine="compiled"))
     assert planning.activity(compiled) == "Compiling the kernel for spread × binpack, once: about 15 s"
     monkeypatch.setattr(situation, "COMPILE_FROM", 8)  # two nodes × four pods
     assert planning.activity(few).startswith("Compiling")
-    assert planning.activity(planning.read(Asked(files, engine="interpreted"))) == "Placing"
+    assert planning.activity(planning.read(ClusterOptions(files, engine="interpreted"))) == "Placing"
     kernel_cache.remember("spread × binpack")
     assert planning.activity(compiled) == "Placing"

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from dovetail.cli.main import cli
-from dovetail.model.reason import WORDS
+from dovetail.model.reason import REASON_WORDS
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
 ROOT = Path(__file__).parent.parent.parent
@@ -88,7 +88,7 @@ def test_every_reason_has_its_row() -> None:
         if line.startswith("| `"):
             assert cells[3], f"{cells[0]}: what to do?"
             rows[cells[0].strip("`")] = (cells[1], cells[2].strip("`"))
-    assert rows == {word.name: (word.sentence, word.hami or "–") for word in WORDS.values()}
+    assert rows == {word.name: (word.sentence, word.hami or "–") for word in REASON_WORDS.values()}
 
 
 Found = tuple[int, str]  # exit code, standard output

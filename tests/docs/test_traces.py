@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dovetail.cli.commands.generate import DEFAULTS, WORDS
+from dovetail.cli.commands.generate import DEFAULT_WORKLOAD, HELP_TEXTS
 from dovetail.cli.main import cli
 from dovetail.sim.gpu_models import GPU_MODELS
 from dovetail.sim.jobs_file import JOB_FIELDS, MACHINE_FIELDS, read_jobs
@@ -42,7 +42,7 @@ def test_every_field_has_its_row(title: str, fields: tuple[object, ...]) -> None
 
 def test_every_option_and_every_model_has_its_row() -> None:
     options = [(row[0], row[1]) for row in rows("dovetail generate") if row[0].startswith("--")]
-    assert options == [(f"--{name.replace('_', '-')}", f"{getattr(DEFAULTS, name):g}") for name in WORDS]
+    assert options == [(f"--{name.replace('_', '-')}", f"{getattr(DEFAULT_WORKLOAD, name):g}") for name in HELP_TEXTS]
     models = [row for row in rows("dovetail generate") if not row[0].startswith("--")]
     assert models == [
         [name, f"{model.memory_mib:,} MiB", str(model.gpus), str(model.cores), str(model.host_gib)]

@@ -10,10 +10,11 @@ from hypothesis import given
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.usage import CardUse, usage
 from dovetail.engine.why.explain import explain, verdicts
-from dovetail.model.device import WHOLE_COMPUTE, type_matches
+from dovetail.model.device import type_matches
 from dovetail.model.node import Enforcer, Node
 from dovetail.model.pod import DeviceAsk, Group, Pod, Profile
 from dovetail.model.reason import Reason
+from dovetail.model.units import WHOLE_CARD
 from dovetail.policies.table import NODE_POLICIES as NODES
 from tests.engine.pictures import alone, made, said, told
 from tests.strategies import JOINT_POLICIES, NODE_POLICIES, SEPARATE_PROFILES, World, worlds
@@ -31,12 +32,12 @@ def accepts(card: CardUse, ask: DeviceAsk, pod: Pod) -> bool:
     if device.uuid in rules.nouse_uuids or (rules.use_uuids and device.uuid not in rules.use_uuids):
         return False
     memory = ask.memory_mib if ask.memory_percent is None else device.memory_mib * ask.memory_percent // 100
-    compute = min(ask.compute_milli, WHOLE_COMPUTE)
+    compute = min(ask.compute_milli, WHOLE_CARD)
     if card.slots_used >= device.slots or card.memory_used_mib + memory > device.memory_mib:
         return False
     if card.compute_used_milli + compute > device.compute_milli:
         return False
-    if compute == WHOLE_COMPUTE == device.compute_milli and card.slots_used:
+    if compute == WHOLE_CARD == device.compute_milli and card.slots_used:
         return False
     return compute > 0 or device.compute_milli == 0 or card.compute_used_milli < device.compute_milli
 

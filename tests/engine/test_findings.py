@@ -17,7 +17,7 @@ from dovetail.engine.why.verdict import Verdict, blocking, lacking, nearest
 from dovetail.engine.wording import Fact, amount_of, in_one_sentence, together
 from dovetail.model.node import CPU, MEMORY, Node, Taint
 from dovetail.model.pod import DeviceRules, Pod, Quota
-from dovetail.model.reason import CHECKS, POD_LEVEL, Reason
+from dovetail.model.reason import CHECK_ORDER, POD_LEVEL_REASONS, Reason
 from dovetail.model.rules import AffinityTerm, NodeRules, Requirement
 from tests.builders import ask, card, cluster, group, node, place, pod, use
 from tests.engine.neighbourhoods import SPACES, some_nodes, some_pod
@@ -53,7 +53,7 @@ def test_live_explain_and_plan_name_the_nearest_miss() -> None:
         for waiting in world.groups:
             decisions = scheduler.place([waiting])
             for wanted, decision in zip(waiting.pods, decisions, strict=True):
-                if not decision.placed and decision.reason not in POD_LEVEL:
+                if not decision.placed and decision.reason not in POD_LEVEL_REASONS:
                     reached[agrees(scheduler, wanted)] += 1
 
     property_holds()
@@ -201,7 +201,7 @@ def test_what_exceeds_everything_is_said_with_the_biggest(wanted: Pod, said: str
 
 
 def test_every_reason_that_a_node_may_give_has_its_place_in_the_order() -> None:
-    assert set(CHECKS) == {reason for reason in Reason if reason not in POD_LEVEL and reason != Reason.OK}
+    assert set(CHECK_ORDER) == {reason for reason in Reason if reason not in POD_LEVEL_REASONS and reason != Reason.OK}
 
 
 def test_nothing_is_near_where_a_node_fits_or_none_was_asked() -> None:

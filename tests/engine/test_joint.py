@@ -16,7 +16,7 @@ from dovetail.engine.kernel.fit import card_fits, card_refusal
 from dovetail.engine.kernel.joint import alike_cards_that_fit, cards_that_fit
 from dovetail.engine.kernel.state import STYLE_FIELDS, UNLIMITED
 from dovetail.engine.ledger import audit
-from dovetail.engine.ledger.intern import NOBODY
+from dovetail.engine.ledger.intern import NO_OWNER
 from dovetail.engine.ledger.stream import Stream
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.why.explain import verdicts
@@ -24,7 +24,7 @@ from dovetail.model.decision import Share
 from dovetail.model.device import Device
 from dovetail.model.node import Node
 from dovetail.model.pod import DeviceAsk, DeviceRules, Group, Profile, Quota
-from dovetail.policies.rows import ASK_VENDOR, CARDS, FIRST_ASK, VENDOR
+from dovetail.policies.rows import ASK_VENDOR, CARD_VENDOR, CARDS, FIRST_ASK
 from dovetail.policies.table import NODE_POLICIES
 from tests.builders import ask, card, cluster, node, place, pod
 from tests.engine.pictures import alone, made, picture, said, told
@@ -257,14 +257,14 @@ def test_the_short_ways_to_tell_which_cards_fit_say_what_the_long_one_says(seed:
     kinds = chance.sample(SOME_KINDS, 1) if one_kind else SOME_KINDS
     scheduler = worn(chance, some_cards(chance, kinds))
     rules = chance.choice(TYPES if one_kind else TYPES + UUIDS)
-    s = scheduler.intern.shape(pod("p", some_ask(chance), rules=rules), NOBODY)
+    s = scheduler.intern.shape(pod("p", some_ask(chance), rules=rules), NO_OWNER)
     rows, wants = scheduler.ledger.rows, scheduler.ledger.state().wants
     a, fit = int(wants.shape[s, FIRST_ASK]), []
     for d in range(rows.fact[0, CARDS]):
         for idle_only in (1, 0):
             code = card_refusal(rows, wants, 0, d, a, rows.held[0], idle_only, UNLIMITED, UNLIMITED)
             assert card_fits(rows, wants, 0, d, a, idle_only) == (code == 0)
-        if code == 0 and rows.card[0, d, VENDOR] == wants.ask[a, ASK_VENDOR]:
+        if code == 0 and rows.card[0, d, CARD_VENDOR] == wants.ask[a, ASK_VENDOR]:
             fit.append(d)
     found = np.zeros(4, dtype=np.int64)
     got = cards_that_fit(rows, wants, 0, a, np.zeros(STYLE_FIELDS, dtype=np.int64), found)

@@ -286,11 +286,11 @@ def test_answers_about_labels_are_bounded() -> None:
     """Topology keys are the tenants' choice, and nodes that never change never clear what is kept."""
     scheduler = made([machine("a")])
     facts, rows = scheduler.related.neighbours.facts, LabelRows(scheduler.ledger.places)
-    for n in range(3 * node_facts.MOST_KEPT):
+    for n in range(3 * node_facts.MAX_KEPT_ARRAYS):
         assert facts.domains(f"key-{n}")[0].tolist() == [0]
         assert rows.matching((AffinityTerm((Requirement(f"key-{n}", "DoesNotExist"),)),)).tolist() == [0]
-    assert len(facts._values) <= len(facts._kept) <= node_facts.MOST_KEPT
-    assert len(rows._rows) <= label_rows.MOST_KEPT
+    assert len(facts._values) <= len(facts._kept) <= node_facts.MAX_KEPT_ARRAYS
+    assert len(rows._rows) <= label_rows.MAX_KEPT_MATCHES
 
 
 @pytest.mark.slow

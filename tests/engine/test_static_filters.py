@@ -12,7 +12,7 @@ from hypothesis import given
 from dovetail.model.events import NodeChanged
 from dovetail.model.node import Node, StaticNode, Taint
 from dovetail.model.reason import Reason
-from dovetail.model.rules import CORDON, AffinityTerm, NodeRules, Requirement, Toleration, UndeclaredLabel
+from dovetail.model.rules import CORDON_TAINT, AffinityTerm, NodeRules, Requirement, Toleration, UndeclaredLabel
 from tests.builders import cluster, group, node, pod
 from tests.strategies import seeds
 
@@ -21,8 +21,8 @@ LABELS = ("zone", "disk", "pool")
 
 def test_a_rule_is_shown_name_labels_taints_and_unschedulable() -> None:
     assert {field.name for field in fields(StaticNode)} == {"name", "labels", "taints", "unschedulable"}
-    shown = node("n", gpus=2, labels={"zone": "a"}, taints=(CORDON,), unschedulable=True).static
-    assert shown == StaticNode("n", {"zone": "a"}, (CORDON,), True)
+    shown = node("n", gpus=2, labels={"zone": "a"}, taints=(CORDON_TAINT,), unschedulable=True).static
+    assert shown == StaticNode("n", {"zone": "a"}, (CORDON_TAINT,), True)
 
 
 @dataclass(frozen=True, slots=True)

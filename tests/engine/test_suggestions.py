@@ -14,7 +14,7 @@ from dovetail.engine.ledger import audit
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.why.changes import SuggestedChange, constraints_dropped, other_policies
 from dovetail.engine.why.explain import verdicts
-from dovetail.engine.why.suggest import KINDS, Suggestion, alternatives
+from dovetail.engine.why.suggest import SUGGESTION_KINDS, Suggestion, alternatives
 from dovetail.model.events import NodeChanged, PodObserved
 from dovetail.model.node import Node, Taint
 from dovetail.model.pod import DeviceRules, Group, Pod, RunningPod
@@ -161,12 +161,14 @@ def test_every_suggestion_places_the_pod() -> None:
             if not late or len(late) < len(waiting.pods) or len(waiting.pods) < waiting.minimum:
                 continue
             before, tables = picture(scheduler), sizes(scheduler)
-            offered = alternatives(scheduler, waiting, late[0], most=len(KINDS))
+            offered = alternatives(scheduler, waiting, late[0], most=len(SUGGESTION_KINDS))
             assert picture(scheduler) == before
             assert sizes(scheduler) == tables
             assert len(scheduler.ledger.nodes) == len(world.nodes)
             audit.validate(scheduler.ledger)
-            assert [one.kind for one in offered] == [kind for kind in KINDS if kind in {one.kind for one in offered}]
+            assert [one.kind for one in offered] == [
+                kind for kind in SUGGESTION_KINDS if kind in {one.kind for one in offered}
+            ]
             assert alternatives(scheduler, waiting, late[0]) == offered[:3]
             for advice in offered:
                 reached[advice.kind] += 1
@@ -176,7 +178,7 @@ def test_every_suggestion_places_the_pod() -> None:
                     assert where == advice.verified_node
 
     property_holds()
-    assert all(reached[kind] for kind in KINDS), reached
+    assert all(reached[kind] for kind in SUGGESTION_KINDS), reached
 
 
 def advised(scheduler: Scheduler, wanted: Pod) -> tuple[str, str]:

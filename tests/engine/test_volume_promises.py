@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.engine.rules.volume_records import ANYONE, NOBODY, Helps
+from dovetail.engine.rules.volume_records import HELPS_ALL_PODS, HELPS_NO_POD, Helps
 from dovetail.model.events import Bind, GroupArrived, PodBound, PodGone, Wait
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
@@ -167,18 +167,18 @@ def test_what_is_gone_helps_only_where_it_stood_in_the_way() -> None:
     limits = AttachLimits("a", {"csi.example.com": 4})
     room = Storeroom(LOCAL, MADE, claim("one"), volume("v"), there, limits, CsiDriver("csi.example.com", True), a={})
     for gone, change in (
-        (claim("one"), NOBODY),
-        (volume("v"), NOBODY),
-        (LOCAL, NOBODY),
-        (there, ANYONE),
-        (there, NOBODY),
-        (limits, ANYONE),
-        (limits, NOBODY),
+        (claim("one"), HELPS_NO_POD),
+        (volume("v"), HELPS_NO_POD),
+        (LOCAL, HELPS_NO_POD),
+        (there, HELPS_ALL_PODS),
+        (there, HELPS_NO_POD),
+        (limits, HELPS_ALL_PODS),
+        (limits, HELPS_NO_POD),
         (CsiDriver("csi.example.com"), Helps(classes=frozenset(("made",)))),
     ):
         assert room.volumes.change((), (gone,)) == change, gone
-    assert room.volumes.freed_by(pod("web", "data")) == ANYONE
-    assert room.volumes.freed_by(pod("web")) == NOBODY
+    assert room.volumes.freed_by(pod("web", "data")) == HELPS_ALL_PODS
+    assert room.volumes.freed_by(pod("web")) == HELPS_NO_POD
 
 
 # ---- properties -------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import pytest
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
 from dovetail.model.relations import (
-    ALONE,
     NO_PREFERENCES,
+    NO_RELATIONS,
     HostPort,
     PodTerm,
     Preferences,
@@ -162,7 +162,7 @@ class TestPreferences:
 class TestSharing:
     def test_pods_without_rules_share_one_value(self) -> None:
         found = only_pod(pod("p", volumes=[{"name": "v", "emptyDir": {}}], affinity={"nodeAffinity": {}}))
-        assert found.relations is ALONE
+        assert found.relations is NO_RELATIONS
         assert found.preferences is NO_PREFERENCES
 
     def test_pods_that_say_the_same_share_it(self) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from dovetail.kube.conversion.cluster import load
-from dovetail.kube.conversion.owners import NEWEST
+from dovetail.kube.conversion.owners import NEWEST_CREATION
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.files.documents import parse
 from dovetail.kube.objects.problems import Problems
@@ -122,7 +122,7 @@ def test_order_is_priority_age_namespace_name() -> None:
     expected = ["w", "x-2", "x-10", "a", "y", "z"]
     assert names(*objects) == expected
     assert names(*reversed(objects)) == expected
-    assert pods_of(read(made("z", 0, None)))[0].created == NEWEST
+    assert pods_of(read(made("z", 0, None)))[0].created == NEWEST_CREATION
 
 
 def test_cron_jobs_and_other_kinds_are_counted() -> None:

@@ -9,21 +9,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from dovetail.cli.main import main
-from dovetail.kube.live.reader import NO_LABELS, Reader
+from dovetail.kube.live.reader import NO_LABELS, PodReader
 from dovetail.kube.objects import core as objects
 
 POISONED = "poisoned"
 
 
 def poison() -> None:
-    original = Reader.pod
+    original = PodReader.pod
 
-    def pod(self: Reader, source: objects.Pod, namespace: Mapping[str, str] = NO_LABELS) -> Any:
+    def pod(self: PodReader, source: objects.Pod, namespace: Mapping[str, str] = NO_LABELS) -> Any:
         if source.metadata.name == POISONED:
             raise KeyError("poison")
         return original(self, source, namespace)
 
-    Reader.pod = pod  # type: ignore[method-assign]
+    PodReader.pod = pod  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

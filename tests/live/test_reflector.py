@@ -19,7 +19,7 @@ from dovetail.kube.api.errors import Conflict, Forbidden, Gone, NotFound
 from dovetail.kube.api.kubeconfig import from_files
 from dovetail.kube.api.reflector import Pace, Reflector
 from dovetail.kube.api.retry import Backoff, retrying
-from dovetail.kube.api.typed import Head, Reader
+from dovetail.kube.api.typed import Head, TypedReader
 from dovetail.kube.api.watch import NotServed, Replaced
 from dovetail.kube.objects import core as objects
 from tests.kube.api.stub import PODS, Consumer
@@ -122,14 +122,14 @@ async def test_a_list_that_outlives_its_history(plane: ControlPlane, api: Client
     for name in "abc":
         api.create(pod(name))
     async with connected(plane) as client:
-        pages = client.list_pages(PODS, Reader(objects.Pod), version="", limit=1)
+        pages = client.list_pages(PODS, TypedReader(objects.Pod), version="", limit=1)
         first = await anext(pages)
         assert [item.metadata.name for item in first.items] == ["a"]
         assert first.rest
         await pages.aclose()  # page two is on its way, and might meet a server that is just going
         api.create(pod("d"))
         plane.forget_history()
-        rest = client.list_pages(PODS, Reader(objects.Pod), version="", limit=1, params={"continue": first.rest})
+        rest = client.list_pages(PODS, TypedReader(objects.Pod), version="", limit=1, params={"continue": first.rest})
         with pytest.raises(Gone):
             await anext(rest)
 
@@ -138,7 +138,7 @@ async def test_pages(plane: ControlPlane, api: Client) -> None:
     for name in "abcde":
         api.create(pod(name))
     async with connected(plane) as client:
-        pages = [page async for page in client.list_pages(PODS, Reader(objects.Pod), version="", limit=2)]
+        pages = [page async for page in client.list_pages(PODS, TypedReader(objects.Pod), version="", limit=2)]
         assert [[item.metadata.name for item in page.items] for page in pages] == [["a", "b"], ["c", "d"], ["e"]]
         assert len({page.version for page in pages}) == 1
 
@@ -147,10 +147,12 @@ async def test_pages_of_a_version_that_has_passed_are_the_present(plane: Control
     """With a limit, a version alone would mean: as it was then."""
     api.create(pod("a"))
     async with connected(plane) as client:
-        [page] = [page async for page in client.list_pages(PODS, Reader(objects.Pod), version="", limit=2)]
+        [page] = [page async for page in client.list_pages(PODS, TypedReader(objects.Pod), version="", limit=2)]
         for name in "bcde":
             api.create(pod(name))
-        pages = [page async for page in client.list_pages(PODS, Reader(objects.Pod), version=page.version, limit=2)]
+        pages = [
+            page async for page in client.list_pages(PODS, TypedReader(objects.Pod), version=page.version, limit=2)
+        ]
         assert [item.metadata.name for page in pages for item in page.items] == list("abcde")
 
 

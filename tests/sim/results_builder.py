@@ -8,8 +8,8 @@ from random import Random
 
 import msgspec
 
+from dovetail.model.units import WHOLE_CARD
 from dovetail.sim.results import Column, Delays, Inflation, ModelUse, NodeMap, Result, Sample, Timed, Usage
-from dovetail.sim.trace import WHOLE
 
 OPENB = {"G2": (549, 8), "T4": (421, 2), "G3": (39, 8), "P100": (133, 2), "V100M32": (51, 4), "V100M16": (20, 8)}
 SMALL = {"A100": (4, 8), "T4": (6, 2)}
@@ -68,8 +68,8 @@ def _map(chance: Random, models: Models, ceiling: float) -> list[NodeMap]:
 def _milli(chance: Random, full: float) -> int:
     roll = chance.random()
     if roll < full:
-        return WHOLE
-    return chance.randrange(250, WHOLE, 10) if roll < full + (1 - full) * 0.8 else 0
+        return WHOLE_CARD
+    return chance.randrange(250, WHOLE_CARD, 10) if roll < full + (1 - full) * 0.8 else 0
 
 
 def _use(nodes: Sequence[NodeMap]) -> dict[str, ModelUse]:
@@ -77,7 +77,7 @@ def _use(nodes: Sequence[NodeMap]) -> dict[str, ModelUse]:
     for node in nodes:
         cells.setdefault(node.model, []).extend(node.gpus)
     return {
-        model: ModelUse(len(milli), 100 * sum(milli) / WHOLE / len(milli), milli.count(0))
+        model: ModelUse(len(milli), 100 * sum(milli) / WHOLE_CARD / len(milli), milli.count(0))
         for model, milli in cells.items()
     }
 

@@ -9,10 +9,10 @@ import msgspec
 from dovetail.sim.compare import RunPlan, RunResults, TraceCase, plan, run_all
 from dovetail.sim.results_cache import ResultsCache
 from dovetail.sim.runs import Recipe, Setting
-from dovetail.sim.workload import Workload
+from dovetail.sim.workload import WorkloadParameters
 
 PLAIN = Setting(engine="interpreted")
-RECIPE = Recipe(Workload(jobs=60), "2xT4:4,1xA100-SXM4-80GB:8")
+RECIPE = Recipe(WorkloadParameters(jobs=60), "2xT4:4,1xA100-SXM4-80GB:8")
 
 
 def quiet(what: str, done: int, total: int) -> None:

@@ -19,7 +19,7 @@ from dovetail.sim.results_cache import ResultsCache
 from dovetail.sim.runs import Recipe, RunTask, Setting, digest_of, key_of, run, settled, trace_of
 from dovetail.sim.trace import Job, Machine, Trace, TraceError
 from dovetail.sim.variants import compressed
-from dovetail.sim.workload import Workload
+from dovetail.sim.workload import WorkloadParameters
 from tests.sim.small_runs import PLAIN, RECIPE, found, small_plan, timeless
 
 TRACE = trace_of(RECIPE)
@@ -112,7 +112,10 @@ def test_the_digest_changes_with_every_field_of_a_trace() -> None:
     for name, value in machines.items():
         seen.add(digest_of(replace(TRACE, machines=(replace(machine, **{name: value}), *TRACE.machines[1:]))))
     seen.add(digest_of(replace(TRACE, name="x")))
-    seen |= {digest_of(replace(RECIPE, workload=Workload(jobs=60, seed=1))), digest_of(replace(RECIPE, compress=2.0))}
+    seen |= {
+        digest_of(replace(RECIPE, workload=WorkloadParameters(jobs=60, seed=1))),
+        digest_of(replace(RECIPE, compress=2.0)),
+    }
     assert len(seen) == 1 + len(jobs) + len(machines) + 3
 
 
@@ -130,7 +133,7 @@ def test_an_order_without_the_seed_is_refused_before_anything_runs(tmp_path: Pat
 
 def test_small_work_is_interpreted() -> None:
     assert settled(Setting(), RECIPE).engine == settled(Setting(), TRACE).engine == "interpreted"  # 60 jobs × 3 nodes
-    assert settled(Setting(), Recipe(Workload())).engine == "compiled"  # 5,000 × 64
+    assert settled(Setting(), Recipe(WorkloadParameters())).engine == "compiled"  # 5,000 × 64
 
 
 def test_compressed_time_moves_arrivals_only() -> None:

@@ -21,14 +21,14 @@ from dovetail.sim.gpu_models import GPU_MODELS
 from dovetail.sim.jobs_file import read_jobs, read_machines, write_jobs, write_machines
 from dovetail.sim.summary import summarise
 from dovetail.sim.trace import Job, Machine, Trace, TraceError
-from dovetail.sim.workload import DEFAULT_CLUSTER, RANGES, SHARES, Workload
+from dovetail.sim.workload import DEFAULT_CLUSTER, RANGES, SHARE_FIELDS, WorkloadParameters
 from tests.properties import with_examples
 
 CLUSTER = parse_cluster(DEFAULT_CLUSTER)
 
 
 def made(cluster: str = DEFAULT_CLUSTER, **parameters: float) -> Trace:
-    return generate(Workload(**parameters), parse_cluster(cluster))  # type: ignore[arg-type]
+    return generate(WorkloadParameters(**parameters), parse_cluster(cluster))  # type: ignore[arg-type]
 
 
 def fits(job: Job, machine: Machine) -> bool:
@@ -170,7 +170,7 @@ def test_a_cluster_without_gpus_takes_jobs_without() -> None:
     with pytest.raises(TraceError, match="no GPU"):
         made("3xCPU", jobs=20)
     with pytest.raises(TraceError, match="no machine"):
-        generate(Workload(), ())
+        generate(WorkloadParameters(), ())
 
 
 def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_parameters_are_checked(parameters: dict[str, float], says: str) -> None
 
 
 def test_every_parameter_has_its_range() -> None:
-    assert {field.name for field in fields(Workload)} == SHARES | set(RANGES)
+    assert {field.name for field in fields(WorkloadParameters)} == SHARE_FIELDS | set(RANGES)
 
 
 @with_examples(100)

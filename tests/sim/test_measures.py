@@ -22,7 +22,7 @@ from dovetail.sim.results import Timed
 from dovetail.sim.timeline import LogEntry, replay
 from dovetail.sim.trace import Job, Machine, Trace
 from dovetail.sim.unavoidable import unavoidable
-from dovetail.sim.workload import Workload
+from dovetail.sim.workload import WorkloadParameters
 from tests.properties import with_examples
 from tests.sim.test_timeline import POLICIES, QUEUES, Cards, generated, job, node, small_traces
 
@@ -223,14 +223,16 @@ def test_who_asks_for_more_than_is_surely_idle_forces_nothing() -> None:
 def test_no_policy_does_better_than_the_bound(seed: int, cpu: int, policy: str, queue: str) -> None:
     """Machines short of CPU, where the bound has something to say."""
     machines = tuple(replace(m, cpu_milli=cpu) for m in parse_cluster("2xT4:4,1xA10:2"))
-    made = generate(Workload(jobs=40, seed=seed, load=20.0, multi_gpu=0.1, constrained=0.2, share=0.3), machines)
+    made = generate(
+        WorkloadParameters(jobs=40, seed=seed, load=20.0, multi_gpu=0.1, constrained=0.2, share=0.3), machines
+    )
     result = replay(made, policy, queue=queue, mode="interpreted")
     assert result.hours_idle_while_wanted_bound <= result.hours_idle_while_wanted + 1e-9
 
 
 def test_the_bound_has_something_to_say() -> None:
     machines = tuple(replace(m, cpu_milli=8_000) for m in parse_cluster("4xT4:4"))
-    made = generate(Workload(jobs=200, seed=1, load=20.0, gangs=0.0), machines)
+    made = generate(WorkloadParameters(jobs=200, seed=1, load=20.0, gangs=0.0), machines)
     assert replay(made, "best-fit", mode="interpreted").hours_idle_while_wanted_bound > 1.0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dovetail.sim.published import ALLOCATED, COLUMNS, FRAGMENTED, experiments
+from dovetail.sim.published import ALLOCATED_FILE, COLUMNS, FRAGMENTED_FILE, experiments
 from dovetail.sim.trace import TraceError
 
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,1000,1024,1,1000\n"
@@ -26,7 +26,7 @@ class Folder:
     def __init__(self, path: Path, *traces: str) -> None:
         self.path = path
         (path / "expected").mkdir()
-        for name in (ALLOCATED, FRAGMENTED):
+        for name in (ALLOCATED_FILE, FRAGMENTED_FILE):
             self.write(name, "\n".join([HEADER, *map(row, traces)]) + "\n")
         self.write("openb_node_list_gpu_node.csv", NODES.format(gpus=2))
 
@@ -120,7 +120,7 @@ def test_the_machines_are_those_with_gpus_or_the_only_ones(tmp_path: Path) -> No
         (f'{HEADER}\n"x', "cannot be read"),
     ],
 )
-@pytest.mark.parametrize("table", [ALLOCATED, FRAGMENTED])
+@pytest.mark.parametrize("table", [ALLOCATED_FILE, FRAGMENTED_FILE])
 def test_a_broken_table_names_file_and_line(tmp_path: Path, table: str, text: str, says: str) -> None:
     folder = Folder(tmp_path, "x")
     folder.write("openb_pod_list_x.csv", PODS)

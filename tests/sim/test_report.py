@@ -20,7 +20,7 @@ from dovetail.sim.report import maps, write_report
 from dovetail.sim.report.headline import inflation_sentence, time_sentence
 from dovetail.sim.report.origin import Origin
 from dovetail.sim.report.overview import overall
-from dovetail.sim.report.page import UNKNOWN, render
+from dovetail.sim.report.page import UNKNOWN_ORIGIN, render
 from dovetail.sim.report.words import amount, change, count, interval, seeds_of, with_unit
 from dovetail.sim.results import Column, NodeMap, Result
 from dovetail.sim.study import inflation_studies, time_studies
@@ -68,7 +68,7 @@ class Parsed(HTMLParser):
 
 
 def page(
-    results: Sequence[Result], title: str = "A report", baseline: str | None = None, origin: Origin = UNKNOWN
+    results: Sequence[Result], title: str = "A report", baseline: str | None = None, origin: Origin = UNKNOWN_ORIGIN
 ) -> Parsed:
     return Parsed(render(results, title, baseline, origin))
 

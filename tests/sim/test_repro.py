@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.sim.published import COLUMNS, POLICIES, PublishedCurves, experiments
+from dovetail.sim.published import COLUMNS, POLICY_OF_PUBLISHED, PublishedCurves, experiments
 from dovetail.sim.repro import FGD, RANDOM, Gap, ReproFindings, gap, reproduce, verdict
 from dovetail.sim.trace import TraceError
 from tests.sim.results_builder import inflation
@@ -18,7 +18,7 @@ def test_two_seeds_of_a_trace_are_as_published(openb: Path) -> None:
     """The four exact policies in every column; fgd nearly so. Two seeds say too little of random."""
     one = next(found for found in experiments(openb)[0] if found.trace.name == "default")
     found = reproduce([one], quiet, seeds=one.seeds[:2], workers=1, snug=False)
-    assert len(found.gaps) == 2 * len(POLICIES)
+    assert len(found.gaps) == 2 * len(POLICY_OF_PUBLISHED)
     for each in found.gaps:
         if each.policy == FGD:
             assert each.allocated <= 0.3
@@ -31,7 +31,7 @@ def test_experiments_are_found_by_their_files(openb: Path) -> None:
     assert lacking == []
     assert {one.trace.name for one in found} >= {"default"}
     for one in found:
-        assert len(one.curves) == len(POLICIES) * len(one.seeds)
+        assert len(one.curves) == len(POLICY_OF_PUBLISHED) * len(one.seeds)
 
 
 def test_a_folder_without_data_says_what_is_missing(tmp_path: Path) -> None:

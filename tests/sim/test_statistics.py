@@ -13,7 +13,7 @@ from dovetail.sim.curves import MOMENTS, averages, gained_by_arrived, parting_po
 from dovetail.sim.curves import allocated_by_arrived as placed
 from dovetail.sim.results import Sample
 from dovetail.sim.statistics import (
-    ALLOCATED,
+    ALLOCATED_AT_END,
     FAILED,
     GPUS_FREE,
     IDLE_WHILE_WANTED,
@@ -168,7 +168,7 @@ def test_a_study_per_trace_against_the_first_policy_or_the_named_one() -> None:
     ]
     assert inflation_studies(results, "snug")[0].baseline == "snug"
     (study,) = inflation_studies(results[:10])
-    compared = compare(study, ALLOCATED)
+    compared = compare(study, ALLOCATED_AT_END)
     assert list(compared.spreads) == ["best-fit", "snug"]
     assert compared.differences["snug"].verdict == SeedVerdict.BETTER
     assert compare(study, FAILED).differences["snug"].mean < 0
@@ -216,6 +216,6 @@ def test_no_stretch_of_time_is_lost_or_counted_twice(points: list[tuple[float, f
 
 def test_curves_of_the_gain_are_paired_and_end_where_the_table_does() -> None:
     (study,) = inflation_studies(inflations(["best-fit", "snug"], [1, 2, 3], models=SMALL))
-    gain, table = gained_by_arrived(study).by_policy["snug"], compare(study, ALLOCATED).differences["snug"]
+    gain, table = gained_by_arrived(study).by_policy["snug"], compare(study, ALLOCATED_AT_END).differences["snug"]
     assert (gain.mean[-1], gain.low[-1], gain.high[-1]) == pytest.approx((table.mean, table.low, table.high))
     assert 50 < parting_point(placed(study)) < 100

@@ -15,13 +15,16 @@ from dovetail.sim.generate import generate
 from dovetail.sim.stage import stage
 from dovetail.sim.timeline import LogEntry, replay
 from dovetail.sim.trace import Trace
-from dovetail.sim.workload import Workload
+from dovetail.sim.workload import WorkloadParameters
 
 LATER = {"stops", "moves", "hours_lost"}  # fields that were added since the digests were made
 SPEED = {"seconds", "decisions_per_second"}
 TRACES = {
-    "busy": (Workload(jobs=120, seed=7, load=2.0, constrained=0.3, urgent=0.2), "2xV100M32:4,2xT4:2,1xCPU"),
-    "gangs": (Workload(jobs=90, seed=11, load=8.0, gangs=0.3, multi_gpu=0.2, impossible=0.03), "4xA100-SXM4-80GB:8"),
+    "busy": (WorkloadParameters(jobs=120, seed=7, load=2.0, constrained=0.3, urgent=0.2), "2xV100M32:4,2xT4:2,1xCPU"),
+    "gangs": (
+        WorkloadParameters(jobs=90, seed=11, load=8.0, gangs=0.3, multi_gpu=0.2, impossible=0.03),
+        "4xA100-SXM4-80GB:8",
+    ),
 }
 DIGESTS = {  # (trace, policy, queue)
     ("busy", "best-fit", "backfill"): "d171fb52be773c15",

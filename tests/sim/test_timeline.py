@@ -23,7 +23,7 @@ from dovetail.sim.stage import stage
 from dovetail.sim.timeline import LogEntry, replay
 from dovetail.sim.trace import Job, Machine, Trace, TraceError
 from dovetail.sim.variants import compressed, on_cluster, tie_order
-from dovetail.sim.workload import Workload
+from dovetail.sim.workload import WorkloadParameters
 from tests.properties import with_examples
 
 POLICIES = ("best-fit", "fgd", "binpack", "spread", "first-fit", "random")
@@ -186,7 +186,7 @@ def small_traces(draw: st.DrawFn) -> Trace:
 
 generated = st.builds(
     lambda seed, load, gangs, multi: generate(
-        Workload(
+        WorkloadParameters(
             jobs=60, seed=seed, load=load, gangs=gangs, multi_gpu=multi, constrained=0.3, urgent=0.2, impossible=0.03
         ),
         parse_cluster("2xV100M32:4,2xT4:2,1xCPU"),

@@ -13,20 +13,20 @@ from typing import TypeVar
 import msgspec
 
 from dovetail.cli.errors import Refused
-from dovetail.cli.options import Asked
+from dovetail.cli.options import ClusterOptions
 from dovetail.cli.settings import scheduler_profiles, settle, with_seals, with_vendors
 from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError, Forbidden, NotFound
-from dovetail.kube.api.kubeconfig import ConfigError, find
-from dovetail.kube.api.typed import Reader as Typed
+from dovetail.kube.api.kubeconfig import KubeconfigError, find
+from dovetail.kube.api.typed import TypedReader
 from dovetail.kube.conversion.seals import SEAL, Seals
 from dovetail.kube.conversion.settling import SETTLE_SECONDS
 from dovetail.kube.files import documents
 from dovetail.kube.files.decode import decode
 from dovetail.kube.live.checkup import CHECKS, Finding, findings, look
 from dovetail.kube.live.lease import ROOT, Lease
-from dovetail.kube.live.reader import Reader
+from dovetail.kube.live.reader import PodReader
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import InputError, Problems, printable
 
@@ -38,7 +38,7 @@ NO_KEY = "seals are not checked; name the scheduler's keys with --seal-key-file"
 class Examination:
     """The options of the command line."""
 
-    asked: Asked
+    asked: ClusterOptions
     names: tuple[str, ...] = ()
     kubeconfig: str | None = None
     context: str | None = None
@@ -78,7 +78,7 @@ def examine(asked: Examination) -> Examined:
         found = _from_files(asked.asked, problems) if asked.asked.filenames else _live(asked, settings.seals)
     except InputError as error:
         raise Refused(*(str(problem) for problem in error.problems)) from error
-    except (ConfigError, ApiError) as error:
+    except (KubeconfigError, ApiError) as error:
         raise Refused(str(error)) from error
     if not found.nodes and not found.pods:
         raise Refused(
@@ -88,7 +88,7 @@ def examine(asked: Examination) -> Examined:
     if not settings.seals and any(SEAL in pod.metadata.annotations for pod in found.pods):
         remarks.append(NO_KEY)
     seen = look(
-        Reader(profiles),
+        PodReader(profiles),
         found.nodes,
         found.pods,
         now=time.time(),
@@ -106,7 +106,7 @@ def document(examined: Examined) -> dict[str, object]:
     }
 
 
-def _from_files(asked: Asked, problems: Problems) -> ExaminedObjects:
+def _from_files(asked: ClusterOptions, problems: Problems) -> ExaminedObjects:
     given = decode(documents.read(asked.filenames, problems, sys.stdin.buffer), problems)
     problems.stop_if_fatal()
     return ExaminedObjects([item.value for item in given.of("Node")], [item.value for item in given.of("Pod")])
@@ -130,7 +130,7 @@ async def _read(asked: Examination, credentials: Credentials, seals: Seals) -> E
 
 async def _list(api: Api, path: str, kind: type[T], result: ExaminedObjects) -> list[T]:
     found: list[T] = []
-    async for page in api.list_pages(path, Typed(kind), version=""):
+    async for page in api.list_pages(path, TypedReader(kind), version=""):
         found += page.items
         result.remarks += (f"{kind.__name__} {one.ref} cannot be read: {one.message}" for one in page.unreadable)
     return found

@@ -42,7 +42,7 @@ class Target:
     namespace: str | None
 
 
-class Answer(NamedTuple):
+class ExplainResult(NamedTuple):
     """The explanation of one pod, and the problems of the input."""
 
     about: ExplainedPod
@@ -72,7 +72,7 @@ def parse_target(words: Sequence[str], namespace: str | None) -> Target:
     raise Refused(f"cannot explain a {kind!r}; name a pod, or a workload such as deployment/{name}")
 
 
-def answer(case: Case, target: Target) -> Answer:
+def answer(case: Case, target: Target) -> ExplainResult:
     """The answer for the target. Raises Refused if no pod matches, or if pods of several namespaces match."""
     try:
         found, warnings = explain(
@@ -85,7 +85,7 @@ def answer(case: Case, target: Target) -> Answer:
         raise refused_arguments(case, error) from error
     if found is None:
         raise _unknown(case, target)
-    return Answer(found, warned(case, warnings))
+    return ExplainResult(found, warned(case, warnings))
 
 
 def _may_matter(problem: Problem, namespace: str, names: Collection[str]) -> bool:

@@ -13,15 +13,15 @@ from typing import Any
 
 from dovetail import kernel_cache, own_folder
 from dovetail.cli.errors import Refused
-from dovetail.cli.options import Asked
+from dovetail.cli.options import ClusterOptions
 from dovetail.cli.output.logs import Logger
 from dovetail.cli.settings import scheduler_profiles, settle, with_seals, with_vendors
 from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError
-from dovetail.kube.api.kubeconfig import ConfigError, find
+from dovetail.kube.api.kubeconfig import KubeconfigError, find
 from dovetail.kube.live.election import Terms
-from dovetail.kube.live.service import Lost, Options, Service
+from dovetail.kube.live.service import LiveScheduler, Lost, Options
 from dovetail.kube.live.warm import Workshop
 from dovetail.kube.log import ERROR, WARNING, Level
 from dovetail.kube.objects.problems import InputError, Problems
@@ -32,10 +32,10 @@ BESIDE = 40  # connections for watches, conditions and events, in addition to th
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LiveOptions:
     """The options of the command line."""
 
-    asked: Asked
+    asked: ClusterOptions
     names: tuple[str, ...] = ()
     kubeconfig: Path | None = None
     context: str | None = None
@@ -57,7 +57,7 @@ class Run:
     interpreted: bool = False
 
 
-def run(asked: Run) -> int:
+def run(asked: LiveOptions) -> int:
     log = Logger(Level[asked.log_level.upper()], as_json=asked.json_logs)
     problems = Problems()
     try:
@@ -70,7 +70,7 @@ def run(asked: Run) -> int:
         connection = find(os.environ, kubeconfig=asked.kubeconfig, context=asked.context)
     except InputError as error:
         raise Refused(*(str(problem) for problem in error.problems)) from error
-    except ConfigError as error:
+    except KubeconfigError as error:
         raise Refused(str(error)) from error
     for problem in problems.found():
         log(str(problem), WARNING, object=problem.where, field=problem.field)
@@ -94,7 +94,7 @@ def run(asked: Run) -> int:
     )
     try:
         return asyncio.run(_serve(asked, Credentials(connection, environ=os.environ), options, log))
-    except (ApiError, ConfigError) as error:
+    except (ApiError, KubeconfigError) as error:
         raise Refused(str(error)) from error
 
 
@@ -109,12 +109,12 @@ def _default_names(configured: Any) -> tuple[str, ...]:
     return () if configured else (DEFAULT_NAME,)
 
 
-async def _serve(asked: Run, credentials: Credentials, options: Options, log: Logger) -> int:
+async def _serve(asked: LiveOptions, credentials: Credentials, options: Options, log: Logger) -> int:
     make = None if asked.interpreted else Workshop(kernel_cache.prepare_for_now()).make
     for notice in own_folder.notices():
         log(notice, WARNING)
     async with Api(credentials, connections=asked.binds_at_once + BESIDE) as api:
-        service = Service(api, options, now=time.time, log=log, make_kernels=make)
+        service = LiveScheduler(api, options, now=time.time, log=log, make_kernels=make)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, service.stop)
@@ -130,7 +130,7 @@ async def _serve(asked: Run, credentials: Credentials, options: Options, log: Lo
     return STOPPED
 
 
-def _listening(asked: Run, api: Api, service: Service, log: Logger) -> Any:
+def _listening(asked: LiveOptions, api: Api, service: LiveScheduler, log: Logger) -> Any:
     from dovetail.kube.live.health import listening
     from dovetail.kube.live.metrics_auth import Reviews
 

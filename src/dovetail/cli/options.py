@@ -17,7 +17,7 @@ ENGINES = ("auto", "interpreted", "compiled")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ClusterOptions:
     """The options about the cluster, not yet read or checked."""
 
     filenames: tuple[str, ...] = ()

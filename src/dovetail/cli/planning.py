@@ -10,7 +10,7 @@ from typing import IO
 
 from dovetail import kernel_cache
 from dovetail.cli.errors import ALL_PLACED, BAD_INPUT, SOMETHING_PENDING, Refused
-from dovetail.cli.options import Asked
+from dovetail.cli.options import ClusterOptions
 from dovetail.cli.output.terminal import tell_unused_folders
 from dovetail.cli.settings import settle, with_vendors
 from dovetail.engine.kernel.build import builder
@@ -66,7 +66,7 @@ def of_severity(problems: Sequence[Problem], severity: str) -> list[str]:
 
 
 @collector_off()
-def read(asked: Asked, stdin: IO[bytes] | None = None) -> Case:
+def read(asked: ClusterOptions, stdin: IO[bytes] | None = None) -> Case:
     """Read everything that the command line names. Raises Refused with all problems at once."""
     problems = Problems(asked.strict)
     config, settings = settle(asked, problems)

@@ -10,7 +10,7 @@ import msgspec
 from dovetail import config as configuration
 from dovetail import files
 from dovetail.cli.errors import Refused
-from dovetail.cli.options import Asked
+from dovetail.cli.options import ClusterOptions
 from dovetail.kube.conversion.device_config import read_device_config
 from dovetail.kube.conversion.gangs import WAIT
 from dovetail.kube.conversion.policies import PolicyError, not_used, parse_device_policy, parse_node_policy
@@ -27,7 +27,7 @@ KNOWN = Settings(
 )
 
 
-def settle(asked: Asked, problems: Problems) -> tuple[configuration.Config, Settings]:
+def settle(asked: ClusterOptions, problems: Problems) -> tuple[configuration.Config, Settings]:
     """The configuration, and the settings of pods that state none themselves."""
     try:
         config = configuration.load(Path(asked.config)) if asked.config else configuration.DEFAULT
@@ -76,7 +76,7 @@ def with_seals(settings: Settings, path: str | None, problems: Problems) -> Sett
         raise Refused(f"--seal-key-file {path}: cannot be read: {why}") from None
 
 
-def _allowed(asked: Asked, config: configuration.Config) -> frozenset[str] | None:
+def _allowed(asked: ClusterOptions, config: configuration.Config) -> frozenset[str] | None:
     """The policies that pods may name; None = all. Raises Refused for an unknown policy."""
     given = asked.allowed_policies or config.allowed_policies
     source = "--allow-policy" if asked.allowed_policies else f"{asked.config}: allowedPolicies"

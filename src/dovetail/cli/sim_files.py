@@ -25,7 +25,7 @@ from dovetail.sim.plot import CannotPlot, write_plot
 from dovetail.sim.report import write_report
 from dovetail.sim.report.origin import Origin
 from dovetail.sim.results import Result
-from dovetail.sim.rows import Problem, rows_left_out
+from dovetail.sim.rows import RowProblem, rows_left_out
 from dovetail.sim.trace import TraceError
 from dovetail.sim.variants import compressed
 
@@ -60,7 +60,7 @@ def read_cases(sources: Sequence[Files | None], asked: Wanted) -> tuple[list[Tra
     A problem of a file that two sources share is reported once.
     """
     cases, left_out = [], LeftOut()
-    problems: dict[Problem, None] = {}
+    problems: dict[RowProblem, None] = {}
     for files in sources:
         if files is None:
             cases.append(TraceCase(asked.recipe()))
@@ -75,7 +75,7 @@ def read_cases(sources: Sequence[Files | None], asked: Wanted) -> tuple[list[Tra
     return cases, left_out
 
 
-def _orders(path: Path, left_out: LeftOut, problems: Sequence[Problem]) -> Orders:
+def _orders(path: Path, left_out: LeftOut, problems: Sequence[RowProblem]) -> Orders:
     """The orders of a file.
 
     An order is a list of row numbers of the original lists. If a row was left out, it would name other pods or nodes.
@@ -89,7 +89,7 @@ def _orders(path: Path, left_out: LeftOut, problems: Sequence[Problem]) -> Order
     return Orders.open(path)
 
 
-def _say(problems: Sequence[Problem], left_out: LeftOut) -> None:
+def _say(problems: Sequence[RowProblem], left_out: LeftOut) -> None:
     """Print some of the problems, and then how many rows of which file were left out."""
     for costs_row, verb in ((False, "ignored"), (True, "left out")):
         alike = [problem for problem in problems if problem.costs_row == costs_row]

@@ -11,12 +11,12 @@ from click.shell_completion import CompletionItem
 
 from dovetail.cli.errors import Refused
 from dovetail.cli.options import Function, color_option, engine_option
-from dovetail.sim.workload import DEFAULT_CLUSTER, Workload
+from dovetail.sim.workload import DEFAULT_CLUSTER, WorkloadParameters
 
 if TYPE_CHECKING:
     from dovetail.sim.runs import Recipe, Setting
 
-OUTPUTS = ("table", "json", "csv")
+SIM_OUTPUTS = ("table", "json", "csv")
 MODES = ("inflation", "time")
 QUEUES = ("backfill", "strict")
 SPEEDS = ("none", "sharing")
@@ -83,7 +83,7 @@ class Wanted:
         from dovetail.sim.clusters import parse_cluster
         from dovetail.sim.runs import Recipe
 
-        workload = Workload() if self.jobs is None else Workload(jobs=self.jobs)
+        workload = WorkloadParameters() if self.jobs is None else WorkloadParameters(jobs=self.jobs)
         cluster = DEFAULT_CLUSTER if self.cluster is None else self.cluster
         parse_cluster(cluster)
         return Recipe(workload, cluster, self.compress or 1.0)
@@ -147,7 +147,9 @@ def check_targets(plot: Path | None, report: Path | None) -> None:
 
 _FILE = click.Path(path_type=Path)
 _SIM_OPTIONS = (
-    click.option("--jobs", type=int, metavar="N", help=f"How many jobs are generated.  [default: {Workload().jobs:,}]"),
+    click.option(
+        "--jobs", type=int, metavar="N", help=f"How many jobs are generated.  [default: {WorkloadParameters().jobs:,}]"
+    ),
     click.option(
         "--cluster",
         metavar="SPEC",
@@ -189,8 +191,8 @@ _SIM_OPTIONS = (
     click.option(
         "-o",
         "--output",
-        type=click.Choice(OUTPUTS),
-        default=OUTPUTS[0],
+        type=click.Choice(SIM_OUTPUTS),
+        default=SIM_OUTPUTS[0],
         show_default=True,
         help="How to print: a table for people, json and csv for programs.",
     ),

@@ -12,7 +12,7 @@ from dovetail.engine.queue import can_be_placed
 from dovetail.engine.recheck import Trying, refusal
 from dovetail.engine.rights.preemption import Preemption
 from dovetail.engine.rights.rounds import REASON, Rounds
-from dovetail.engine.rights.service import Service
+from dovetail.engine.rights.service import AttainedService
 from dovetail.model.decision import Decision, Share
 from dovetail.model.events import Evict
 from dovetail.model.pod import Group, Pod
@@ -47,7 +47,7 @@ class Claims:
     def __init__(self, rights: Rights, scheduler: Trying) -> None:
         self._scheduler, self._placer = scheduler, scheduler.placer
         self._ledger = ledger = self._placer.ledger
-        self.service = Service(ledger)
+        self.service = AttainedService(ledger)
         self._order = rights.order
         self._rounds: Rounds | None = None
         self._preemption: Preemption | None = None

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.engine.kernel.state import ALLOCATED, POD_SHAPE, POD_STATE, RESERVED
-from dovetail.engine.ledger.intern import NOBODY
+from dovetail.engine.ledger.intern import NO_OWNER
 from dovetail.engine.ledger.ledger import Ledger
 from dovetail.model.pod import Pod
-from dovetail.policies.cards import WHOLE
+from dovetail.model.units import WHOLE_CARD
 from dovetail.policies.outlook import tables
 from dovetail.policies.rows import (
     ACTIVE,
@@ -22,13 +22,13 @@ from dovetail.policies.rows import (
     ASK_MEMORY,
     ASK_PERCENT,
     ASK_RULE,
+    CARD_KIND,
     CARD_MEMORY,
     CARDS,
     COMPUTE,
-    CPU,
+    CPU_COLUMN,
     FIRST_ASK,
     FLAGS,
-    KIND,
     LAST_ASK,
     NODE_FLAGS,
     QUARANTINED,
@@ -140,7 +140,7 @@ class Outlook:
         if any(rules.use_uuids or rules.nouse_uuids for rules in pod.device_rules):
             plain = (replace(rules, use_uuids=(), nouse_uuids=()) for rules in pod.device_rules)
             pod = replace(pod, device_rules=tuple(plain))
-        return self._ledger.intern.shape(pod, NOBODY)
+        return self._ledger.intern.shape(pod, NO_OWNER)
 
     def _typical(self, basis: Mapping[int, int]) -> list[TypicalPod]:
         """The typical pods. A pod with asks for several vendors or sizes is counted by its first ask."""
@@ -159,25 +159,25 @@ class Outlook:
 
     def _request(self, shape: int, memory: Ints, compute: Ints) -> TypicalPod:
         wants = self._ledger.intern.wants
-        first, cpu = int(wants.shape[shape, FIRST_ASK]), int(wants.need[shape, CPU])
+        first, cpu = int(wants.shape[shape, FIRST_ASK]), int(wants.need[shape, CPU_COLUMN])
         if first == wants.shape[shape, LAST_ASK]:
             return TypicalPod(1, cpu, 0, ())
         ask = wants.ask[first]
         parts = []
         for kind in np.flatnonzero(wants.kind_ok[ask[ASK_RULE], : len(memory)] & (memory >= 0)).tolist():
-            share = int(ask[ASK_PERCENT]) * WHOLE // 100
+            share = int(ask[ASK_PERCENT]) * WHOLE_CARD // 100
             if ask[ASK_PERCENT] < 0:
-                share = -(-int(ask[ASK_MEMORY]) * WHOLE // max(1, int(memory[kind])))
-            part = int(ask[ASK_COMPUTE]) * WHOLE // max(1, int(compute[kind]))
-            parts.append((kind, min(WHOLE, max(1, share, part))))
+                share = -(-int(ask[ASK_MEMORY]) * WHOLE_CARD // max(1, int(memory[kind])))
+            part = int(ask[ASK_COMPUTE]) * WHOLE_CARD // max(1, int(compute[kind]))
+            parts.append((kind, min(WHOLE_CARD, max(1, share, part))))
         return TypicalPod(1, cpu, int(ask[ASK_COUNT]), tuple(parts))
 
     def _capacity(self) -> tuple[int, ...]:
         """Milli of each kind of card in the cluster."""
         if self._counted != self._ledger.places.written:
             rows, kinds = self._ledger.rows, max(1, len(self._ledger.intern.kinds))
-            cards = np.bincount(rows.card[self._registered(), KIND], minlength=kinds)
-            self._counted, self._cards = self._ledger.places.written, tuple((cards * WHOLE).tolist())
+            cards = np.bincount(rows.card[self._registered(), CARD_KIND], minlength=kinds)
+            self._counted, self._cards = self._ledger.places.written, tuple((cards * WHOLE_CARD).tolist())
         return self._cards
 
     def _registered(self) -> npt.NDArray[np.bool_]:
@@ -191,6 +191,6 @@ class Outlook:
         """Memory and compute of the largest card of each kind; −1 if no node registers one."""
         card, kinds = self._ledger.rows.card[self._registered()], max(1, len(self._ledger.intern.kinds))
         memory, compute = np.full((2, kinds), -1, dtype=np.int64)
-        np.maximum.at(memory, card[:, KIND], card[:, CARD_MEMORY])
-        np.maximum.at(compute, card[:, KIND], card[:, COMPUTE])
+        np.maximum.at(memory, card[:, CARD_KIND], card[:, CARD_MEMORY])
+        np.maximum.at(compute, card[:, CARD_KIND], card[:, COMPUTE])
         return memory, compute

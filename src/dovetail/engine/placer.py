@@ -26,11 +26,11 @@ from dovetail.model.reason import Reason
 from dovetail.policies.table import NODE_POLICIES
 
 COMPILE_FROM = 100_000  # rows × pods; below, the interpreter finishes before numba is imported
-MODES = ("auto", "interpreted", "compiled")
+ENGINE_MODES = ("auto", "interpreted", "compiled")
 
 
 @dataclass(slots=True)
-class Run:
+class GroupRun:
     """Consecutive groups of one profile that one kernel call can place."""
 
     pods: list[Pod] = field(default_factory=list)
@@ -50,8 +50,8 @@ class Placer:
         cache: bool = False,
         waits_for: Callable[[], Sequence[Hashable]] = tuple,
     ) -> None:
-        if mode not in MODES:
-            raise ValueError(f"mode: expected {', '.join(MODES)}, got {mode!r}")
+        if mode not in ENGINE_MODES:
+            raise ValueError(f"mode: expected {', '.join(ENGINE_MODES)}, got {mode!r}")
         self._mode = mode
         self._waits_for = waits_for  # requests that must keep their numbers
         self._interpreter, self._compiler = builder(False), builder(True, cache)
@@ -131,18 +131,18 @@ class Placer:
                 return self._place_stream(groups, plain)
         if len(groups) == 1 and len(groups[0].pods) == 1 and not self.needs_care(groups[0]):  # the usual event
             return (self._place_one(groups[0].pods[0]),)
-        signature_of, run = self.requests.signature, Run()
+        signature_of, run = self.requests.signature, GroupRun()
         parts: list[Sequence[Decision]] = []
         for group in groups:
             care = self.needs_care(group)
             signatures = [] if care else [signature_of(pod) for pod in group.pods]
             if care or (len(signatures) > 1 and any(s.profile is not signatures[0].profile for s in signatures)):
                 parts += [self._place_run(run), self._place_with_care(group)]
-                run = Run()
+                run = GroupRun()
                 continue
             if run.signatures and run.signatures[0].profile is not signatures[0].profile:
                 parts.append(self._place_run(run))
-                run = Run()
+                run = GroupRun()
             run.pods += group.pods
             run.signatures += signatures
             run.needs.append((len(signatures), group.needed))
@@ -176,12 +176,12 @@ class Placer:
         """Whether the pod is refused, under a quota, or affected by rules about other pods."""
         return pod.refusal is not None or self.quotas.apply_to(pod) or self.related.concerns(pod)
 
-    def _place_run(self, run: Run) -> Sequence[Decision]:
+    def _place_run(self, run: GroupRun) -> Sequence[Decision]:
         if len(run.pods) == 1:
             return (self._place_one(run.pods[0]),)
         return self._run_kernel(run) if run.pods else ()
 
-    def _run_kernel(self, run: Run) -> Sequence[Decision]:
+    def _run_kernel(self, run: GroupRun) -> Sequence[Decision]:
         batch = self.requests.batch(run.pods, run.signatures, run.needs)
         lone = len(run.needs) == len(run.pods) and all(signature.plain for signature in run.signatures)
         return self._decide(pods_of(run.pods), batch, run.signatures[0].profile, lone)
@@ -240,7 +240,7 @@ class Placer:
         if self.quotas.refusal(pod) is not None:
             return self.refused(pod, Reason.QUOTA)
         if not self.related.concerns(pod):
-            return self._run_kernel(Run([pod], [self.requests.signature(pod)], [(1, 1)]))[0]
+            return self._run_kernel(GroupRun([pod], [self.requests.signature(pod)], [(1, 1)]))[0]
         refused = self.related.refusal(pod)
         if refused is not None:
             return self.refused(pod, refused)

@@ -20,10 +20,10 @@ from dovetail.engine.ledger.requests import Requests
 from dovetail.engine.outlook import Outlook
 from dovetail.policies.rows import (
     ASK_RULE,
+    CARD_KIND,
     CARDS,
     FIRST_ASK,
     HARDWARE,
-    KIND,
     LAST_ASK,
     NOUSE_TO,
     USE_FROM,
@@ -75,7 +75,7 @@ def _sweep_requests(ledger: Ledger, shapes: Iterable[int]) -> None:
     lists = [range(a, b) for a, b in wants.rule[: len(rules)][rules][:, [USE_FROM, NOUSE_TO]].tolist()]
     card = ledger.rows.card[np.arange(ledger.rows.card.shape[1]) < ledger.rows.fact[:, CARDS, None]]
     uuids = _used(len(intern.uuids), card[:, UUID], wants.uuids[[n for one in lists for n in one]])
-    kinds = _used(len(intern.kinds), card[:, KIND])
+    kinds = _used(len(intern.kinds), card[:, CARD_KIND])
     columns = _columns(ledger, wants.need[: len(used)][used])
     intern.forget_shapes(used)
     intern.forget_rules(rules)

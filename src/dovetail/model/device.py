@@ -7,7 +7,8 @@ from functools import lru_cache
 
 import msgspec
 
-WHOLE_COMPUTE = 1000  # milli: a whole card
+from dovetail.model.units import WHOLE_CARD
+
 HAMI_CORE = "hami-core"
 MIG = "mig"
 
@@ -20,7 +21,7 @@ class Device(msgspec.Struct, frozen=True):
     vendor: str  # HAMi's vendor word: NVIDIA, AMD, MLU, …
     model: str  # product name: "NVIDIA A100-SXM4-80GB"
     memory_mib: int
-    compute_milli: int = WHOLE_COMPUTE
+    compute_milli: int = WHOLE_CARD
     slots: int = 10  # how many containers may share the card
     numa: int = 0
     healthy: bool = True

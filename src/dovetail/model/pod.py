@@ -8,11 +8,12 @@ from enum import IntEnum
 from operator import attrgetter
 
 from dovetail.model.decision import Share
-from dovetail.model.device import WHOLE_COMPUTE, any_type_matches
+from dovetail.model.device import any_type_matches
 from dovetail.model.order import NaturalKey, natural
 from dovetail.model.reason import Reason
-from dovetail.model.relations import ALONE, NO_PREFERENCES, Preferences, Relations
+from dovetail.model.relations import NO_PREFERENCES, NO_RELATIONS, Preferences, Relations
 from dovetail.model.rules import NodeRules
+from dovetail.model.units import WHOLE_CARD
 
 DAEMON_SET = "DaemonSet/"  # prefix of the owner of a daemon's pod
 
@@ -69,7 +70,7 @@ class DeviceAsk:
     @property
     def whole(self) -> bool:
         """Whether all of each card is asked for, stated or by default: all that a plugin without sharing can give."""
-        return self.plain or (self.memory_percent == 100 and self.compute_milli >= WHOLE_COMPUTE)
+        return self.plain or (self.memory_percent == 100 and self.compute_milli >= WHOLE_CARD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ class Pod:
     quota_use: Mapping[str, int] = field(default_factory=dict)  # what a native ResourceQuota counts
     refusal: Refusal | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    relations: Relations = ALONE
+    relations: Relations = NO_RELATIONS
     preferences: Preferences = NO_PREFERENCES
     leaving: bool = False  # has a deletion timestamp: it holds what it has; spread constraints do not count it
 

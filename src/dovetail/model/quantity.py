@@ -8,7 +8,7 @@ from functools import lru_cache
 _PATTERN = re.compile(r"([+-]?)(\d+(?:\.\d*)?|\.\d+)([eE][+-]?\d{1,3}|[numkKMGTPE]i?|)\Z", re.ASCII)
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-LARGEST = 2**63 - 1
+MAX_QUANTITY = 2**63 - 1
 
 
 class QuantityError(ValueError):
@@ -20,7 +20,7 @@ def parse(text: str, scale: int = 1) -> int:
     """The amount times `scale` (1000 for milli), rounded up; `parse("500m", 1000) == 500`."""
     numerator, denominator = _fraction(text)
     amount = -(-numerator * scale // denominator)
-    if abs(amount) > LARGEST:
+    if abs(amount) > MAX_QUANTITY:
         raise QuantityError(f"{_shown(text)} is larger than Kubernetes can hold")
     return amount
 

@@ -83,7 +83,7 @@ class Word(NamedTuple):
     hami: str | None  # HAMi's own string for the same thing
 
 
-WORDS: dict[Reason, Word] = {
+REASON_WORDS: dict[Reason, Word] = {
     Reason.OK: Word("Ok", "fits", None),
     Reason.NODE_NAME: Word("NodeNameMismatch", "the pod names another node", None),
     Reason.NODE_UNSCHEDULABLE: Word("NodeUnschedulable", "node is cordoned", None),
@@ -159,11 +159,11 @@ WORDS: dict[Reason, Word] = {
     Reason.POLICY_NOT_ALLOWED: Word("PolicyNotAllowed", "the pod names a policy that is not allowed here", None),
 }
 
-POD_LEVEL = frozenset(r for r in Reason if r >= Reason.GROUP_INCOMPLETE)  # no node can change these
+POD_LEVEL_REASONS = frozenset(r for r in Reason if r >= Reason.GROUP_INCOMPLETE)  # no node can change these
 
 # What may refuse a node or a card, in the order of the checks: static rules, rules about other pods and volumes, what
 # the node has left, its devices as a whole, then card by card.
-CHECKS = (
+CHECK_ORDER = (
     Reason.NODE_NAME,
     Reason.NODE_UNSCHEDULABLE,
     Reason.TAINT,
@@ -204,23 +204,23 @@ CHECKS = (
     Reason.CARD_NUMA,  # here, as it concerns cards that fit one by one
     Reason.CARDS_TOO_FEW_FIT,
 )
-_PASSED = {reason: number for number, reason in enumerate(CHECKS)}
+_PASSED = {reason: number for number, reason in enumerate(CHECK_ORDER)}
 
 
 def checks_passed(reason: Reason) -> int:
     """How many checks a node or card passed before it refused for this reason."""
-    return _PASSED.get(reason, len(CHECKS))
+    return _PASSED.get(reason, len(CHECK_ORDER))
 
 
 def name(reason: Reason) -> str:
-    return WORDS[reason].name
+    return REASON_WORDS[reason].name
 
 
 def sentence(reason: Reason) -> str:
-    return WORDS[reason].sentence
+    return REASON_WORDS[reason].sentence
 
 
 def hami_name(reason: Reason) -> str:
     """HAMi's wording, or Dovetail's if HAMi has none."""
-    word = WORDS[reason]
+    word = REASON_WORDS[reason]
     return word.hami or word.name

@@ -78,5 +78,5 @@ class Preferences:
     containers: int = 0  # init containers too
 
 
-ALONE = Relations()
+NO_RELATIONS = Relations()
 NO_PREFERENCES = Preferences()

@@ -10,7 +10,7 @@ from typing import Any
 from dovetail.model.node import StaticNode, Taint
 from dovetail.model.reason import Reason
 
-CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")  # the taint that stands for `kubectl cordon`
+CORDON_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")  # the taint that stands for `kubectl cordon`
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +126,11 @@ class NodeRules:
         """Every rule that the node breaks, in kube-scheduler's order of plugins; once per taint not tolerated."""
         if self.node_name and self.node_name != node.name:
             yield Reason.NODE_NAME
-        if node.unschedulable and not self._tolerates(CORDON):
+        if node.unschedulable and not self._tolerates(CORDON_TAINT):
             yield Reason.NODE_UNSCHEDULABLE
         if node.taints:  # a cordon is also written as a taint: count it once
             yield from (
-                Reason.TAINT for taint in self._untolerated(node) if not (node.unschedulable and taint == CORDON)
+                Reason.TAINT for taint in self._untolerated(node) if not (node.unschedulable and taint == CORDON_TAINT)
             )
         if self.selector and any(node.labels.get(label) != value for label, value in self.selector):
             yield Reason.NODE_SELECTOR

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dovetail.model.units import WHOLE_CARD
 from dovetail.policies.rows import (
     ASK_COMPUTE,
     ASK_MEMORY,
@@ -13,8 +14,6 @@ from dovetail.policies.rows import (
     Rows,
     Wants,
 )
-
-WHOLE = 1000  # milli
 
 
 def memory_on(rows: Rows, wants: Wants, i: int, d: int, a: int) -> int:
@@ -30,12 +29,12 @@ def memory_on(rows: Rows, wants: Wants, i: int, d: int, a: int) -> int:
 def milli_on(rows: Rows, wants: Wants, i: int, d: int, a: int) -> int:
     """Milli of the card that the ask takes: the larger part of its compute and of its memory."""
     part, total = wants.ask[a, ASK_COMPUTE], rows.card[i, d, COMPUTE]
-    if total != WHOLE:
-        part = part * WHOLE // max(1, total)
+    if total != WHOLE_CARD:
+        part = part * WHOLE_CARD // max(1, total)
     memory = memory_on(rows, wants, i, d, a)
     if memory > 0:
-        part = max(part, -(-memory * WHOLE // max(1, rows.card[i, d, CARD_MEMORY])))
-    return int(min(part, WHOLE))
+        part = max(part, -(-memory * WHOLE_CARD // max(1, rows.card[i, d, CARD_MEMORY])))
+    return int(min(part, WHOLE_CARD))
 
 
 def link_between(rows: Rows, i: int, a: int, b: int) -> int:
@@ -46,10 +45,10 @@ def link_between(rows: Rows, i: int, a: int, b: int) -> int:
 
 def part_left(compute: int, compute_held: int, memory: int, memory_held: int) -> int:
     """Milli of a card that are left: the smaller part of its free compute and of its free memory."""
-    left = WHOLE
+    left = WHOLE_CARD
     if compute_held > 0:
         free = compute - compute_held
-        left = free if compute == WHOLE else free * WHOLE // max(1, compute)
+        left = free if compute == WHOLE_CARD else free * WHOLE_CARD // max(1, compute)
     if memory_held > 0:
-        left = min(left, (memory - memory_held) * WHOLE // max(1, memory)) if memory > memory_held else 0
+        left = min(left, (memory - memory_held) * WHOLE_CARD // max(1, memory)) if memory > memory_held else 0
     return max(0, left)

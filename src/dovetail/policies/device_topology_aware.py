@@ -11,7 +11,7 @@ from dovetail.policies import device_spread
 from dovetail.policies.cards import link_between
 from dovetail.policies.rows import ASK_COUNT, DevicePolicy, Ints, Rows, Wants
 
-MOST_SETS = 13_000  # 8 of 16 are 12,870
+MAX_CARD_SETS = 13_000  # 8 of 16 are 12,870
 
 
 def choose(
@@ -39,7 +39,7 @@ def choose(
         chosen[0] = fitting[at]
         return
     pick, sums = room[0], room[1]
-    if sets(fits, count) > MOST_SETS:
+    if sets(fits, count) > MAX_CARD_SETS:
         grow(rows, i, fitting, fits, count, pick, sums)
         for n in range(count):
             chosen[n] = fitting[pick[n]]
@@ -71,11 +71,11 @@ def choose(
 
 
 def sets(fits: int, count: int) -> int:
-    """The number of sets; counting stops above MOST_SETS."""
+    """The number of sets; counting stops above MAX_CARD_SETS."""
     total = 1
     for n in range(1, min(count, fits - count) + 1):
         total = total * (fits - n + 1) // n
-        if total > MOST_SETS:
+        if total > MAX_CARD_SETS:
             break
     return total
 

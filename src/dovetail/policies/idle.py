@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dovetail.policies.cards import milli_on
-from dovetail.policies.rows import ASK_COUNT, CARDS, CPU, FIRST_ASK, LAST_ASK, Rows, Wants
+from dovetail.policies.rows import ASK_COUNT, CARDS, CPU_COLUMN, FIRST_ASK, LAST_ASK, Rows, Wants
 
 # The largest node of the paper's cluster: amounts are divided by these.
 LARGEST_CPU = 128_000.0  # milli
@@ -11,7 +11,7 @@ LARGEST_GPU = 8_000.0  # milli
 
 
 def cpu_left(rows: Rows, i: int) -> int:
-    return int(rows.cap[i, CPU] - rows.used[i, CPU])
+    return int(rows.cap[i, CPU_COLUMN] - rows.used[i, CPU_COLUMN])
 
 
 def gpu_left(rows: Rows, i: int) -> int:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dovetail.policies.rows import CPU, MEMORY, ColumnOf, Ints, Rows, Wants
+from dovetail.policies.rows import CPU_COLUMN, MEMORY_COLUMN, ColumnOf, Ints, Rows, Wants
 
 DEFAULT_WEIGHTS: Mapping[str, int] = {"cpu": 1, "memory": 1}
 
 
 def requested(rows: Rows, i: int, wants: Wants, s: int, column: int) -> int:
     """The requests of the node's pods and of this pod together."""
-    if column <= MEMORY:  # CPU is 0, MEMORY is 1
+    if column <= MEMORY_COLUMN:  # CPU_COLUMN is 0, MEMORY_COLUMN is 1
         return int(rows.scored[i, column] + wants.scored[s, column])
     return int(rows.used[i, column] + wants.need[s, column])
 
@@ -24,7 +24,7 @@ def is_scored(rows: Rows, i: int, wants: Wants, s: int, column: int) -> bool:
     """Whether the resource counts: cpu and memory always; others if the pod asks for them and the node has them."""
     if rows.cap[i, column] == 0:
         return False
-    return column <= MEMORY or wants.need[s, column] > 0
+    return column <= MEMORY_COLUMN or wants.need[s, column] > 0
 
 
 def least(asked: int, cap: int) -> int:
@@ -76,4 +76,4 @@ def refuse_unknown(arguments: Mapping[str, Any], known: tuple[str, ...]) -> None
             raise ValueError(f"{name}: no such argument; there is {', '.join(known)}")
 
 
-assert (CPU, MEMORY) == (0, 1)
+assert (CPU_COLUMN, MEMORY_COLUMN) == (0, 1)

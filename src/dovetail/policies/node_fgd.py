@@ -6,7 +6,8 @@ of nodes packs. A node with several kinds of card is scored by the kind of its f
 
 from __future__ import annotations
 
-from dovetail.policies.cards import WHOLE, milli_on
+from dovetail.model.units import WHOLE_CARD
+from dovetail.policies.cards import milli_on
 from dovetail.policies.idle import cpu_left
 from dovetail.policies.outlook import (
     POINTS_AT,
@@ -19,13 +20,15 @@ from dovetail.policies.outlook import (
     usable_whole,
     whole_line,
 )
-from dovetail.policies.rows import ASK_COUNT, CARDS, CPU, KIND, Ints, NodePolicy, Rows, Wants
+from dovetail.policies.rows import ASK_COUNT, CARD_KIND, CARDS, CPU_COLUMN, Ints, NodePolicy, Rows, Wants
 
 
 def worth(rows: Rows, i: int) -> float:
     """What typical pods can use of the node as it is."""
     cards = rows.fact[i, CARDS]
-    return float(usable(rows.outlook, rows.card[i, 0, KIND], cpu_left(rows, i), rows.left[i], cards)) if cards else 0.0
+    if cards == 0:
+        return 0.0
+    return float(usable(rows.outlook, rows.card[i, 0, CARD_KIND], cpu_left(rows, i), rows.left[i], cards))
 
 
 def offer(
@@ -34,13 +37,13 @@ def offer(
     outlook, cards = rows.outlook, rows.fact[i, CARDS]
     if cards == 0:
         return 50.0  # no gain and no loss
-    total, kind = outlook[TOTAL], rows.card[i, 0, KIND]
-    step = step_of(outlook, cpu_left(rows, i) - wants.need[s, CPU])
+    total, kind = outlook[TOTAL], rows.card[i, 0, CARD_KIND]
+    step = step_of(outlook, cpu_left(rows, i) - wants.need[s, CPU_COLUMN])
     share, whole = share_line(outlook, kind, step), whole_line(outlook, kind, step)
     idle, gain = 0, -int(worth)
     for d in range(cards):  # after the pod takes its CPU, before it takes its cards
         gain += usable_part(outlook, share, left[d])
-        idle += left[d] == WHOLE
+        idle += left[d] == WHOLE_CARD
     if a < 0:
         return float(points_of(outlook, gain + usable_whole(outlook, whole, idle)))
     need = milli_on(rows, wants, i, fitting[0], a)
@@ -50,18 +53,18 @@ def offer(
             d = fitting[n]
             chosen[n] = d
             gain += change(outlook, share, left[d], need)
-            idle -= left[d] == WHOLE
+            idle -= left[d] == WHOLE_CARD
         return float(points_of(outlook, gain + usable_whole(outlook, whole, idle)))
     busy, fresh = usable_whole(outlook, whole, idle), usable_whole(outlook, whole, max(0, idle - 1))
-    best = gain + change(outlook, share, left[fitting[0]], need) + (fresh if left[fitting[0]] == WHOLE else busy)
+    best = gain + change(outlook, share, left[fitting[0]], need) + (fresh if left[fitting[0]] == WHOLE_CARD else busy)
     for n in range(1, fits):
         d = fitting[n]
         if left[d] != left[fitting[n - 1]]:
-            best = max(best, gain + change(outlook, share, left[d], need) + (fresh if left[d] == WHOLE else busy))
+            best = max(best, gain + change(outlook, share, left[d], need) + (fresh if left[d] == WHOLE_CARD else busy))
     points = points_of(outlook, best)
     for n in range(fits):  # among cards with equal points, the first
         d = fitting[n]
-        now = gain + change(outlook, share, left[d], need) + (fresh if left[d] == WHOLE else busy)
+        now = gain + change(outlook, share, left[d], need) + (fresh if left[d] == WHOLE_CARD else busy)
         if now >= outlook[outlook[POINTS_AT] + points]:
             chosen[0] = d
             break

@@ -11,8 +11,8 @@ from typing import Any
 from dovetail.policies.kube_resources import least, most, refuse_unknown, requested, weight
 from dovetail.policies.rows import ColumnOf, Ints, NodePolicy, Rows, Wants
 
-LEAST, MOST = 0, 1
-_TYPES = {"LeastAllocated": LEAST, "MostAllocated": MOST}
+LEAST_ALLOCATED, MOST_ALLOCATED = 0, 1
+_TYPES = {"LeastAllocated": LEAST_ALLOCATED, "MostAllocated": MOST_ALLOCATED}
 
 
 def score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
@@ -23,7 +23,7 @@ def score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
             cap = rows.cap[i, column]
             if cap > 0:
                 asked = requested(rows, i, wants, s, column)
-                total += (most(asked, cap) if direction == MOST else least(asked, cap)) * weight_of
+                total += (most(asked, cap) if direction == MOST_ALLOCATED else least(asked, cap)) * weight_of
             weight_sum += weight_of
     return float(total // weight_sum) if weight_sum > 0 else 100.0
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from dovetail.policies.idle import LARGEST_GPU, gpu_left
-from dovetail.policies.rows import NO_CARD, SIZE, SIZES, Ints, NodePolicy, Rows, Wants
+from dovetail.policies.rows import NO_CARD, SIZE, SIZE_CLASSES, Ints, NodePolicy, Rows, Wants
 
 
 def score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
@@ -15,7 +15,7 @@ def score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
     if mine == NO_CARD:
         return 0.0
     others = 0
-    for size in range(NO_CARD + 1, SIZES):
+    for size in range(NO_CARD + 1, SIZE_CLASSES):
         if size != mine:
             others += rows.hosts[i, size]
     points = float(int(25.0 * (LARGEST_GPU - gpu_left(rows, i)) / LARGEST_GPU))

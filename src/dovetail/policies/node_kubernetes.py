@@ -7,7 +7,7 @@ import math
 from dovetail.policies.kube_resources import is_scored, only_weights, weighted_mean
 from dovetail.policies.rows import Ints, NodePolicy, Rows, Wants
 
-POINTS = 100  # the highest value of one score (fwk.MaxNodeScore)
+MAX_SCORE = 100  # the highest value of one score (fwk.MaxNodeScore)
 
 
 def score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
@@ -25,7 +25,7 @@ def balance(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> int:
     if asked == 0:
         return 0
     change = evenness(rows, i, wants, s, args, 1) - evenness(rows, i, wants, s, args, 0)
-    return POINTS // 2 + (POINTS // 2 + change) // 2  # change is at least -50: nothing negative is divided
+    return MAX_SCORE // 2 + (MAX_SCORE // 2 + change) // 2  # change is at least -50: nothing negative is divided
 
 
 def evenness(rows: Rows, i: int, wants: Wants, s: int, args: Ints, pods: int) -> int:
@@ -46,7 +46,7 @@ def evenness(rows: Rows, i: int, wants: Wants, s: int, args: Ints, pods: int) ->
                 off = part_in_use(rows, i, wants, s, args[at], pods) - mean
                 squares += off * off
         deviation = math.sqrt(squares / count)
-    return int((1.0 - deviation) * POINTS)
+    return int((1.0 - deviation) * MAX_SCORE)
 
 
 def part_in_use(rows: Rows, i: int, wants: Wants, s: int, column: int, pods: int) -> float:

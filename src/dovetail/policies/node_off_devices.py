@@ -9,7 +9,7 @@ from dovetail.policies.rows import CARDS, Ints, NodePolicy, Rows, Wants
 
 # More than the sum of kube-scheduler's other scores: taints 3, spread 2, pod affinity 2, images 1, resources 2, each
 # times 100. Node affinity is not included: pods that state one are not kept away (kube/conversion/settings.py).
-APART = 12 * node_kubernetes.POINTS
+APART = 12 * node_kubernetes.MAX_SCORE
 
 
 def score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:

@@ -9,26 +9,26 @@ from dovetail.policies.kube_resources import is_scored, refuse_unknown, requeste
 from dovetail.policies.rows import ColumnOf, Ints, NodePolicy, Rows, Wants
 
 # args: draw, number of shape points, (utilization, score × 10) …, (column, weight) …
-POINTS = 1
+POINT_COUNT_AT = 1
 
 
 def shaped(args: Ints, utilization: int) -> int:
     """The score of a utilization: linear between the points, constant outside; `/` truncates toward zero as in Go."""
-    count = args[POINTS]
+    count = args[POINT_COUNT_AT]
     for p in range(count):
-        at = POINTS + 1 + 2 * p
+        at = POINT_COUNT_AT + 1 + 2 * p
         if utilization <= args[at]:
             if p == 0:
                 return int(args[at + 1])
             run = args[at] - args[at - 2]
             rise = (args[at + 1] - args[at - 1]) * (utilization - args[at - 2])
             return int(args[at - 1] + (rise // run if rise >= 0 else -(-rise // run)))
-    return int(args[POINTS + 2 * count])
+    return int(args[POINT_COUNT_AT + 2 * count])
 
 
 def score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
     total, weight_sum = 0, 0
-    for at in range(POINTS + 1 + 2 * args[POINTS], len(args), 2):
+    for at in range(POINT_COUNT_AT + 1 + 2 * args[POINT_COUNT_AT], len(args), 2):
         column, weight = args[at], args[at + 1]
         if is_scored(rows, i, wants, s, column):
             asked, cap = requested(rows, i, wants, s, column), rows.cap[i, column]

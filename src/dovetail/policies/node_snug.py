@@ -10,10 +10,11 @@ card is scored by the kind of its first card.
 
 from __future__ import annotations
 
-from dovetail.policies.cards import WHOLE, milli_on
+from dovetail.model.units import WHOLE_CARD
+from dovetail.policies.cards import milli_on
 from dovetail.policies.idle import cpu_left
 from dovetail.policies.outlook import FACTOR_AT, KEEP_AT, MOST_CARDS, PRICE_AT, STEPS, VALUE_AT, step_of
-from dovetail.policies.rows import ASK_COUNT, CARDS, CPU, KIND, Ints, NodePolicy, Rows, Wants
+from dovetail.policies.rows import ASK_COUNT, CARD_KIND, CARDS, CPU_COLUMN, Ints, NodePolicy, Rows, Wants
 from dovetail.policies.values import CPU_STEP, CPU_STEPS, GPU
 
 OPENING = 2_500  # millionths of a GPU, for each card of an idle node
@@ -39,12 +40,12 @@ def worth(rows: Rows, i: int) -> float:
     outlook, cards = rows.outlook, rows.fact[i, CARDS]
     if cards == 0:
         return 0.0
-    kind, cpu = rows.card[i, 0, KIND], cpu_left(rows, i)
-    line = outlook[VALUE_AT] + kind * (WHOLE + 1)
+    kind, cpu = rows.card[i, 0, CARD_KIND], cpu_left(rows, i)
+    line = outlook[VALUE_AT] + kind * (WHOLE_CARD + 1)
     idle, value = 0, 0
     for d in range(cards):
         value += outlook[line + rows.left[i, d]]
-        idle += rows.left[i, d] == WHOLE
+        idle += rows.left[i, d] == WHOLE_CARD
     return float(with_cpu(outlook, kind, value, cpu) + outlook[keep_line(outlook, kind, cpu) + idle])
 
 
@@ -54,17 +55,17 @@ def offer(
     outlook, cards = rows.outlook, rows.fact[i, CARDS]
     if cards == 0:
         return 0.0
-    kind, cpu = rows.card[i, 0, KIND], cpu_left(rows, i) - wants.need[s, CPU]
-    line, keep = outlook[VALUE_AT] + kind * (WHOLE + 1), keep_line(outlook, kind, cpu)
+    kind, cpu = rows.card[i, 0, CARD_KIND], cpu_left(rows, i) - wants.need[s, CPU_COLUMN]
+    line, keep = outlook[VALUE_AT] + kind * (WHOLE_CARD + 1), keep_line(outlook, kind, cpu)
     idle, value = 0, 0
     for d in range(cards):
         value += outlook[line + left[d]]
-        idle += left[d] == WHOLE
+        idle += left[d] == WHOLE_CARD
     rest = -int(worth)
     if a < 0:
         return float((with_cpu(outlook, kind, value, cpu) + outlook[keep + idle] + rest) // STEP)
     need = milli_on(rows, wants, i, fitting[0], a)
-    rest += (WHOLE - outlook[outlook[PRICE_AT] + kind]) * wants.ask[a, ASK_COUNT] * need
+    rest += (WHOLE_CARD - outlook[outlook[PRICE_AT] + kind]) * wants.ask[a, ASK_COUNT] * need
     if idle == cards:
         rest -= OPENING * cards
     if wants.ask[a, ASK_COUNT] > 1:
@@ -72,16 +73,16 @@ def offer(
             d = fitting[n]
             chosen[n] = d
             value += outlook[line + max(0, left[d] - need)] - outlook[line + left[d]]
-            idle -= left[d] == WHOLE
+            idle -= left[d] == WHOLE_CARD
         return float((with_cpu(outlook, kind, value, cpu) + outlook[keep + idle] + rest) // STEP)
-    best, tightest = 0, WHOLE + 1
+    best, tightest = 0, WHOLE_CARD + 1
     for n in range(fits):
         now = left[fitting[n]]
         if n > 0 and now == left[fitting[n - 1]]:
             continue
         after = value + outlook[line + max(0, now - need)] - outlook[line + now]
-        points = (with_cpu(outlook, kind, after, cpu) + outlook[keep + idle - (now == WHOLE)] + rest) // STEP
-        if tightest > WHOLE or points > best or (points == best and now < tightest):
+        points = (with_cpu(outlook, kind, after, cpu) + outlook[keep + idle - (now == WHOLE_CARD)] + rest) // STEP
+        if tightest > WHOLE_CARD or points > best or (points == best and now < tightest):
             best, tightest = points, now
             chosen[0] = fitting[n]
     return float(best)

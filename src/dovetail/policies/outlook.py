@@ -17,7 +17,7 @@ from math import exp
 
 import numpy as np
 
-from dovetail.policies.cards import WHOLE
+from dovetail.model.units import WHOLE_CARD
 from dovetail.policies.rows import Ints
 from dovetail.policies.typical import TypicalPod
 from dovetail.policies.values import GPU, card_values, cpu_factors, prices
@@ -35,17 +35,17 @@ def tables(typical: Sequence[TypicalPod], kinds: int, most_cards: int, capacity:
     With the capacity of each kind, in milli, also the tables of policies/values.py.
     """
     steps = sorted({pod.cpu for pod in typical if pod.cards > 0})
-    levels = sorted({milli for pod in typical for _, milli in pod.parts if milli < WHOLE})
+    levels = sorted({milli for pod in typical for _, milli in pod.parts if milli < WHOLE_CARD})
     share = np.zeros((kinds, len(steps) + 1, len(levels) + 1), dtype=np.int64)
     whole = np.zeros((kinds, len(steps) + 1, most_cards + 1), dtype=np.int64)
     for pod in typical:
         for kind, milli in pod.parts:
             step = steps.index(pod.cpu) + 1
-            if milli < WHOLE:
+            if milli < WHOLE_CARD:
                 share[kind, step:, levels.index(milli) + 1 :] += pod.times
             elif pod.cards <= most_cards:
                 whole[kind, step:, pod.cards :] += pod.times
-    level_of = np.searchsorted(np.array(levels, dtype=np.int64), np.arange(WHOLE + 1), side="right")
+    level_of = np.searchsorted(np.array(levels, dtype=np.int64), np.arange(WHOLE_CARD + 1), side="right")
     total = sum(pod.times for pod in typical)
     parts = [np.array(steps, dtype=np.int64), level_of, share.ravel(), whole.ravel(), thresholds(total)]
     if capacity is not None:
@@ -112,7 +112,7 @@ def usable_part(outlook: Ints, line: int, left: int) -> int:
 
 def usable_whole(outlook: Ints, line: int, idle: int) -> int:
     """What typical pods can use of `idle` idle cards, times the number of pods."""
-    return int(WHOLE * idle * outlook[line + idle])
+    return int(WHOLE_CARD * idle * outlook[line + idle])
 
 
 def usable(outlook: Ints, kind: int, cpu: int, left: Ints, cards: int) -> int:
@@ -122,6 +122,6 @@ def usable(outlook: Ints, kind: int, cpu: int, left: Ints, cards: int) -> int:
     for d in range(cards):
         if left[d] > 0:
             total += usable_part(outlook, line, left[d])
-            if left[d] == WHOLE:
+            if left[d] == WHOLE_CARD:
                 idle += 1
     return total + usable_whole(outlook, whole_line(outlook, kind, step), idle)

@@ -17,7 +17,7 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 
 # Columns of `cap`, `used` and `need`; extended resources follow.
-CPU, MEMORY, STORAGE, PODS = 0, 1, 2, 3
+CPU_COLUMN, MEMORY_COLUMN, STORAGE_COLUMN, PODS_COLUMN = 0, 1, 2, 3
 
 # Last axis of `held`, and of `sums`: capacity first, use at +3.
 SLOTS, CARD_MEMORY, COMPUTE = 0, 1, 2
@@ -31,7 +31,7 @@ GATES = 4
 NO_GATE, NO_CARDS = 2**62, -1  # no limit; no kinds
 
 # Last axis of `card`; the first three are SLOTS, CARD_MEMORY, COMPUTE: the card's size.
-VENDOR, KIND, UUID, NUMA, INDEX, FLAGS = 3, 4, 5, 6, 7, 8
+CARD_VENDOR, CARD_KIND, UUID, NUMA, INDEX, FLAGS = 3, 4, 5, 6, 7, 8
 CARD_FIELDS = 9
 UNHEALTHY, CORDONED, QUARANTINED, MIG_CARD = 1, 2, 4, 8
 
@@ -59,7 +59,7 @@ SHAPE_FIELDS = 8  # LAST_NEED: one past the last resource asked for
 
 # Size classes of pods, by the cards they ask for: in `shape`, and the last axis of `hosts`.
 NO_CARD, PART_OF_A_CARD, ONE_CARD, TWO_CARDS, FOUR_CARDS, MORE_CARDS = range(6)
-SIZES = 6
+SIZE_CLASSES = 6
 
 # Last axis of `ask`.
 ASK_CONTAINER, ASK_KIND, ASK_VENDOR, ASK_COUNT, ASK_MEMORY, ASK_PERCENT, ASK_COMPUTE, ASK_RULE, ASK_WHOLE = range(9)
@@ -86,7 +86,7 @@ class Rows(NamedTuple):
     gate: Ints  # [node, GATES]: refuses most requests without a look at any card
     free: Ints  # [node, card, 2]: compute and memory left; UNUSABLE if the card takes no pod
     left: Ints  # [node, card]: the smaller of the two, in milli of the card
-    hosts: Ints  # [node, SIZES]: pods there, by size
+    hosts: Ints  # [node, SIZE_CLASSES]: pods there, by size
     fact: Ints  # [node, FACTS]
     rank: Ints  # [node]: place in the order of names
     link: Ints  # [node, card, card]: pair score, of the first cards only; `link_between` (cards.py) reads it

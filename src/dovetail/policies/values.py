@@ -17,7 +17,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dovetail.policies.cards import WHOLE
+from dovetail.model.units import WHOLE_CARD
 from dovetail.policies.rows import Ints
 from dovetail.policies.typical import TypicalPod
 
@@ -40,12 +40,12 @@ def card_values(typical: Sequence[TypicalPod], kinds: int) -> Ints:
     for kind in range(kinds):
         demand: dict[int, float] = {}
         for pod in typical:
-            milli = dict(pod.parts).get(kind, max((m for _, m in pod.parts), default=WHOLE))
-            if pod.cards == 1 and milli < WHOLE:
-                size = -(-milli * CUTS // WHOLE)
+            milli = dict(pod.parts).get(kind, max((m for _, m in pod.parts), default=WHOLE_CARD))
+            if pod.cards == 1 and milli < WHOLE_CARD:
+                size = -(-milli * CUTS // WHOLE_CARD)
                 demand[size] = demand.get(size, 0.0) + pod.times
         lines.append(_worth_of(tuple(sorted(demand.items()))))
-    return np.array(lines, dtype=np.int64).reshape(kinds, WHOLE + 1)
+    return np.array(lines, dtype=np.int64).reshape(kinds, WHOLE_CARD + 1)
 
 
 @lru_cache(maxsize=128)  # 8 kB each
@@ -56,7 +56,7 @@ def _worth_of(demand: tuple[tuple[int, float], ...]) -> Ints:
     a live scheduler with a joint policy stopped for seconds while nodes joined.
     """
     values = _cut([size for size, _ in demand], [times for _, times in demand])
-    worth = np.array([round(GPU * values[left * CUTS // WHOLE]) for left in range(WHOLE + 1)])
+    worth = np.array([round(GPU * values[left * CUTS // WHOLE_CARD]) for left in range(WHOLE_CARD + 1)])
     worth.setflags(write=False)
     return worth
 
@@ -110,7 +110,7 @@ def _patterns(
 def cpu_factors(typical: Sequence[TypicalPod], kinds: int) -> Ints:
     """[kind, steps of CPU per GPU]: the part of the GPUs that typical pods can use."""
     factors = np.full((kinds, CPU_STEPS), ONE, dtype=np.int64)
-    steps = np.arange(CPU_STEPS) * CPU_STEP / WHOLE
+    steps = np.arange(CPU_STEPS) * CPU_STEP / WHOLE_CARD
     for kind in range(kinds):
         demand = [
             (pod.times * pod.cards * m, pod.cards * m, pod.cpu) for pod in typical for k, m in pod.parts if k == kind

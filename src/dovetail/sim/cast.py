@@ -11,15 +11,16 @@ from dovetail.model.decision import Share
 from dovetail.model.device import Device
 from dovetail.model.node import CPU, MEMORY, PODS, Enforcer, Node
 from dovetail.model.pod import POD_GROUP, TENANT, Container, ContainerKind, DeviceAsk, DeviceRules, Group, Pod, Profile
+from dovetail.model.units import WHOLE_CARD
 from dovetail.policies.rows import Ints
 from dovetail.policies.typical import most_frequent
 from dovetail.sim.gpu_models import UNKNOWN_MEMORY_MIB
-from dovetail.sim.trace import WHOLE, Job, Machine
+from dovetail.sim.trace import Job, Machine
 
 MIB = 2**20
 VENDOR = "NVIDIA"
-MOST_PODS = 1001  # per node, as in the published simulator
-SLOTS = 1000  # containers per GPU: so many that slots never run out
+MAX_PODS_PER_NODE = 1001  # per node, as in the published simulator
+SLOTS_PER_GPU = 1000  # containers per GPU: so many that slots never run out
 NAMESPACE = "trace"
 Request = tuple[int, int, int, int, str]
 
@@ -45,8 +46,8 @@ def card_memory(machine: Machine) -> int:
 
 def node_of(machine: Machine, name: str) -> Node:
     memory, model = card_memory(machine), model_name(machine)
-    devices = tuple(Device(f"{name}/{d}", d, VENDOR, model, memory, slots=SLOTS) for d in range(machine.gpus))
-    room = {CPU: machine.cpu_milli, MEMORY: machine.memory_mib * MIB, PODS: MOST_PODS}
+    devices = tuple(Device(f"{name}/{d}", d, VENDOR, model, memory, slots=SLOTS_PER_GPU) for d in range(machine.gpus))
+    room = {CPU: machine.cpu_milli, MEMORY: machine.memory_mib * MIB, PODS: MAX_PODS_PER_NODE}
     return Node(name, room, devices, enforcer=Enforcer.DOVETAIL)
 
 
@@ -54,7 +55,7 @@ def pod_of(job: Job, profile: Profile, name: str) -> Pod:
     """One pod of a job. A pod that asks for a whole GPU gets all its memory too."""
     asks: tuple[DeviceAsk, ...] = ()
     if job.gpus:
-        whole = job.gpu_milli >= WHOLE
+        whole = job.gpu_milli >= WHOLE_CARD
         memory = 0 if whole else job.gpu_memory_mib
         asks = (DeviceAsk(VENDOR, job.gpus, memory, 100 if whole else None, job.gpu_milli),)
     return Pod(
@@ -116,7 +117,7 @@ def request(job: Job) -> Request:
     """
     if not job.gpus:
         return (job.cpu_milli, 0, 0, 0, "|".join(job.models))
-    memory = job.gpu_memory_mib if job.gpu_milli < WHOLE else 0
+    memory = job.gpu_memory_mib if job.gpu_milli < WHOLE_CARD else 0
     return (job.cpu_milli, job.gpu_milli, memory, job.gpus, "|".join(job.models))
 
 

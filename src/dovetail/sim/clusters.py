@@ -9,7 +9,7 @@ from dovetail.sim.gpu_models import GPU_MODELS
 from dovetail.sim.jobs_file import MOST_GPUS, MOST_MACHINES
 from dovetail.sim.trace import Machine, TraceError
 
-CPU_ONLY = "CPU"  # in place of the model, for machines without GPU
+CPU_ONLY_MODEL = "CPU"  # in place of the model, for machines without GPU
 CPU_ONLY_CORES, CPU_ONLY_GIB = 64, 256
 
 _PART = re.compile(r"([0-9]{1,9})[x×]([^:,\s]+)(?::([0-9]{1,9}))?")
@@ -38,10 +38,10 @@ def _parse_part(part: str) -> tuple[int, Machine]:
     count, model = int(match[1]), match[2]
     if not count:
         raise TraceError(f"cluster: {part[:60]!r} has no machine; leave it out, or {_EXAMPLE}")
-    if model == CPU_ONLY:
+    if model == CPU_ONLY_MODEL:
         if match[3] not in (None, "0"):
             raise TraceError(
-                f"cluster: {part[:60]!r} has GPUs of no model; machines without GPU are {count}x{CPU_ONLY}"
+                f"cluster: {part[:60]!r} has GPUs of no model; machines without GPU are {count}x{CPU_ONLY_MODEL}"
             )
         return count, Machine("cpu", CPU_ONLY_CORES * 1000, CPU_ONLY_GIB * 1024)
     if model not in GPU_MODELS:
@@ -49,7 +49,7 @@ def _parse_part(part: str) -> tuple[int, Machine]:
         near = near or get_close_matches(model, GPU_MODELS, 1, 0.4)
         hint = f"did you mean {' or '.join(near)}? " if near else ""
         known = ", ".join(GPU_MODELS)
-        raise TraceError(f"cluster: {model[:60]!r} is no model known here; {hint}known are {known}, {CPU_ONLY}")
+        raise TraceError(f"cluster: {model[:60]!r} is no model known here; {hint}known are {known}, {CPU_ONLY_MODEL}")
     usual = GPU_MODELS[model]
     gpus = int(match[3]) if match[3] else usual.gpus
     if not 1 <= gpus <= MOST_GPUS:

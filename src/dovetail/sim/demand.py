@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dovetail.model.device import type_matches
+from dovetail.model.units import WHOLE_CARD
 from dovetail.sim.cast import card_memory, model_name
-from dovetail.sim.trace import WHOLE, Job, Machine
+from dovetail.sim.trace import Job, Machine
 
 Models = tuple[str, ...]  # sorted
 
@@ -46,8 +47,8 @@ class Demand:
 
     def share(self, job: Job) -> int:
         """Milli of each GPU that the job asks for."""
-        if not job.gpu_memory_mib or job.gpu_milli >= WHOLE:
+        if not job.gpu_memory_mib or job.gpu_milli >= WHOLE_CARD:
             return job.gpu_milli
         largest = max((self._memory[model] for model in self.acceptance.of(job)), default=0)
-        part = -(-job.gpu_memory_mib * WHOLE // largest) if largest else 0
-        return max(job.gpu_milli, min(part, WHOLE))
+        part = -(-job.gpu_memory_mib * WHOLE_CARD // largest) if largest else 0
+        return max(job.gpu_milli, min(part, WHOLE_CARD))

@@ -9,7 +9,7 @@ from typing import Any
 from dovetail.sim.executors import AHEAD, CannotRun, Finished
 from dovetail.sim.runs import RunTask, Stage, run
 
-PATIENCE = "20s"
+CONNECT_TIMEOUT = "20s"
 
 
 class Dask:
@@ -21,7 +21,7 @@ class Dask:
         except ImportError as missing:
             raise CannotRun("dask is not installed: pip install 'dovetail[dask]'") from missing
         try:
-            self._client: Any = Client(f"tcp://{address}", timeout=PATIENCE)
+            self._client: Any = Client(f"tcp://{address}", timeout=CONNECT_TIMEOUT)
         except (OSError, ValueError) as error:
             raise CannotRun(f"dask://{address}: no scheduler answers ({type(error).__name__})") from error
 

@@ -12,9 +12,10 @@ from dovetail.engine.kernel.state import NONE, TAKEN_CARD, TAKEN_COMPUTE, TAKEN_
 from dovetail.engine.ledger.decisions import Decisions
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.decision import Decision
-from dovetail.policies.cards import WHOLE, part_left
+from dovetail.model.units import WHOLE_CARD
+from dovetail.policies.cards import part_left
 from dovetail.policies.outlook import TOTAL, usable
-from dovetail.policies.rows import CARD_MEMORY, CPU, KIND, Ints
+from dovetail.policies.rows import CARD_KIND, CARD_MEMORY, CPU_COLUMN, Ints
 from dovetail.sim.cast import card_index
 
 
@@ -38,12 +39,12 @@ def empty_cluster(scheduler: Scheduler) -> EmptyCluster:
     scheduler.outlook.prepare()
     size, rows = len(scheduler.ledger.nodes), scheduler.ledger.rows
     cards = rows.fact[:size, 0].copy()
-    left = np.where(np.arange(rows.left.shape[1]) < cards[:, None], WHOLE, 0)
+    left = np.where(np.arange(rows.left.shape[1]) < cards[:, None], WHOLE_CARD, 0)
     held = np.zeros((*left.shape, 2), dtype=np.int64)
     first = rows.card[:size, 0]
-    room = rows.cap[:size, CPU].copy()
+    room = rows.cap[:size, CPU_COLUMN].copy()
     return EmptyCluster(
-        first[:, KIND].copy(), cards, first[:, CARD_MEMORY].copy(), room, held, left, rows.outlook.copy()
+        first[:, CARD_KIND].copy(), cards, first[:, CARD_MEMORY].copy(), room, held, left, rows.outlook.copy()
     )
 
 
@@ -104,7 +105,7 @@ def follow_entry(
     for i in range(len(kind)):
         total += fragments(outlook, kind[i], cpu_left[i], left[i], cards[i])
         for d in range(cards[i]):
-            in_use += WHOLE - left[i, d]
+            in_use += WHOLE_CARD - left[i, d]
     for n in range(len(rows)):
         i = rows[n]
         if i != NONE:
@@ -116,7 +117,7 @@ def follow_entry(
                 held[i, d, 0] += taken[at, 1]
                 held[i, d, 1] += taken[at, 2]
                 in_use += left[i, d]
-                left[i, d] = part_left(WHOLE, held[i, d, 0], memory[i], held[i, d, 1])
+                left[i, d] = part_left(WHOLE_CARD, held[i, d, 0], memory[i], held[i, d, 1])
                 in_use -= left[i, d]
             total += fragments(outlook, kind[i], cpu_left[i], left[i], cards[i])
         after[n], used[n] = total, in_use

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from dovetail.model.units import WHOLE_CARD
 from dovetail.sim.arrivals import Rhythm
 from dovetail.sim.chance import Chance, Weighted
 from dovetail.sim.demand import Demand
 from dovetail.sim.shapes import CPU_ONLY, MULTI_GPU, ONE_GPU, SHAPES, SHARE, Kind, Site
-from dovetail.sim.trace import WHOLE, Job, Machine, Trace, TraceError
-from dovetail.sim.workload import Workload
+from dovetail.sim.trace import Job, Machine, Trace, TraceError
+from dovetail.sim.workload import WorkloadParameters
 
 GANG_SIZES = Weighted(((2, 5.0), (4, 3.0), (8, 2.0)))
 MULTI_SIGMA = 0.8  # added for jobs of several GPUs, which vary more in length: 2.7 in openb, against 1.9 of all jobs
@@ -32,7 +33,7 @@ TENANTS: tuple[tuple[str, dict[Kind, float]], ...] = (
 )
 
 
-def generate(workload: Workload, machines: Sequence[Machine]) -> Trace:
+def generate(workload: WorkloadParameters, machines: Sequence[Machine]) -> Trace:
     """A trace on these machines. Its jobs are named in order of arrival."""
     if not machines:
         raise TraceError("the cluster has no machine; add some")
@@ -52,7 +53,7 @@ def generate(workload: Workload, machines: Sequence[Machine]) -> Trace:
     return Trace(f"generated-{workload.seed}", tuple(machines), tuple(named))
 
 
-def _bursts(workload: Workload, site: Site, chance: Chance) -> Iterator[list[Job]]:
+def _bursts(workload: WorkloadParameters, site: Site, chance: Chance) -> Iterator[list[Job]]:
     """Jobs that arrive together; most arrive alone."""
     one, share, many = 1 - workload.cpu_only - workload.share - workload.multi_gpu, workload.share, workload.multi_gpu
     kinds = Weighted(((CPU_ONLY, workload.cpu_only), (SHARE, share), (ONE_GPU, max(one, 0.0)), (MULTI_GPU, many)))
@@ -80,7 +81,7 @@ def _tenants(count: int, kind: Kind) -> Weighted[str]:
     return Weighted(weights)
 
 
-def _job(kind: Kind, workload: Workload, site: Site, chance: Chance) -> Job:
+def _job(kind: Kind, workload: WorkloadParameters, site: Site, chance: Chance) -> Job:
     """A job without name, tenant and arrival.
 
     Some machine can take each of its pods, and the empty cluster can take all of them.
@@ -104,7 +105,7 @@ def _job(kind: Kind, workload: Workload, site: Site, chance: Chance) -> Job:
         job = replace(job, pods=GANG_SIZES.draw(chance))
     job = site.cut_to_fit(job)
     if chance.happens(workload.impossible):
-        job = replace(job, gpus=site.largest + 1, gpu_milli=WHOLE, gpu_memory_mib=0, models=(), pods=1)
+        job = replace(job, gpus=site.largest + 1, gpu_milli=WHOLE_CARD, gpu_memory_mib=0, models=(), pods=1)
     return job
 
 
@@ -122,16 +123,16 @@ def _gpu_memory(job: Job, site: Site, chance: Chance) -> int:
     It is about the same part of the memory as of the compute, of the smallest GPU that the job accepts.
     """
     smallest = min(machine.gpu_memory_mib for machine in site.hosts(job))
-    part = smallest * job.gpu_milli * (0.6 + 0.4 * chance.uniform()) / WHOLE
+    part = smallest * job.gpu_milli * (0.6 + 0.4 * chance.uniform()) / WHOLE_CARD
     return min(smallest, max(256, int(part) // 256 * 256))
 
 
-def _similar(job: Job, workload: Workload, chance: Chance) -> Job:
+def _similar(job: Job, workload: WorkloadParameters, chance: Chance) -> Job:
     assert job.duration is not None
     return replace(job, duration=_bounded(chance.lognormal(job.duration, SWEEP_SIGMA), workload))
 
 
-def _bounded(seconds: float, workload: Workload) -> float:
+def _bounded(seconds: float, workload: WorkloadParameters) -> float:
     return _to_milliseconds(min(max(seconds, 1.0), workload.longest_seconds))
 
 
@@ -139,11 +140,11 @@ def _to_milliseconds(seconds: float) -> float:
     return int(seconds * 1000) / 1000
 
 
-def _span(workload: Workload, machines: Sequence[Machine], jobs: Sequence[Job]) -> float:
+def _span(workload: WorkloadParameters, machines: Sequence[Machine], jobs: Sequence[Job]) -> float:
     """Seconds in which the jobs must arrive to reach the wanted load of GPUs, or of CPUs if no job asks for GPUs."""
     demand = Demand(machines)
     offered = sum(demand.of(job) * (job.duration or 0.0) for job in jobs)
-    capacity = sum(machine.gpus for machine in machines) * WHOLE
+    capacity = sum(machine.gpus for machine in machines) * WHOLE_CARD
     if not offered:
         offered = sum(job.pods * job.cpu_milli * (job.duration or 0.0) for job in jobs)
         capacity = sum(machine.cpu_milli for machine in machines) or 1

@@ -14,6 +14,7 @@ from dovetail.engine.kernel.state import NONE, Floats
 from dovetail.engine.ledger.stream import Stream
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.pod import Group
+from dovetail.model.units import WHOLE_CARD
 from dovetail.policies.rows import SLOTS, Ints
 from dovetail.sim import cast, fragments
 from dovetail.sim.demand import Demand
@@ -21,7 +22,7 @@ from dovetail.sim.orders import Order
 from dovetail.sim.profiles import profile_of
 from dovetail.sim.results import Column, Inflation, ModelUse, NodeMap
 from dovetail.sim.stage import expected, stage
-from dovetail.sim.trace import WHOLE, Job, Machine, Trace
+from dovetail.sim.trace import Job, Machine, Trace
 
 LAST_COLUMN = 130  # of the FGD paper's analysis
 CHUNK = 16_384  # pods per call: Ctrl-C and progress are handled between calls
@@ -159,7 +160,7 @@ def final_state(scheduler: Scheduler, machines: Sequence[Machine]) -> dict[str, 
     used: Counter[str] = Counter()
     for i, machine in enumerate(machines):
         models.setdefault(machine.model, []).append(machine)
-        taken = (WHOLE - rows.left[i, : machine.gpus]).tolist()
+        taken = (WHOLE_CARD - rows.left[i, : machine.gpus]).tolist()
         idle_nodes += not rows.hosts[i].any()
         idle[machine.model] += int((rows.held[i, : machine.gpus, SLOTS] == 0).sum())
         used[machine.model] += sum(taken)
@@ -169,7 +170,7 @@ def final_state(scheduler: Scheduler, machines: Sequence[Machine]) -> dict[str, 
         "nodes_free": idle_nodes,
         "gpus_free": idle.total(),
         "models": {
-            model: ModelUse(count, round(100 * used[model] / (WHOLE * count), 2), idle[model])
+            model: ModelUse(count, round(100 * used[model] / (WHOLE_CARD * count), 2), idle[model])
             for model, count in sorted(gpus.items())
             if count
         },

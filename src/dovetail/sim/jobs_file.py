@@ -7,12 +7,13 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+from dovetail.model.units import WHOLE_CARD
 from dovetail.sim.fields import MOST_MIB, MOST_MILLI, Field, Wrong, label, models, name, seconds, shown, whole
-from dovetail.sim.rows import Misfit, Problem, Values, read, write
-from dovetail.sim.trace import WHOLE, Job, Machine, TraceError
+from dovetail.sim.rows import Misfit, RowProblem, Values, read, write
+from dovetail.sim.trace import Job, Machine, TraceError
 
 MOST_GPUS = 1_024  # per pod, and per machine
-MOST_PODS = MOST_MACHINES = 100_000
+MAX_PODS_PER_JOB = MOST_MACHINES = 100_000
 HIGHEST_PRIORITY = 2_000_001_000  # of the Kubernetes class system-node-critical, the highest one
 
 _CPU = Field("cpu_milli", whole(0, MOST_MILLI), "1000 is one core")
@@ -23,13 +24,13 @@ JOB_FIELDS = (
     Field("arrival", seconds, "count from the begin of the trace"),
     Field("duration", seconds, "leave it empty for a job that stays"),
     Field("gpus", whole(0, MOST_GPUS), "0 is a job without GPU"),
-    Field("gpu_milli", whole(0, WHOLE), "it is per GPU, and 1000 is the GPU for itself; ask for more by gpus"),
+    Field("gpu_milli", whole(0, WHOLE_CARD), "it is per GPU, and 1000 is the GPU for itself; ask for more by gpus"),
     Field("gpu_memory_mib", whole(0, MOST_MIB), "it is per GPU; leave it empty for no claim"),
     _CPU,
     _MEMORY,
     Field("models", models, "leave it empty for any model"),
     Field("priority", whole(-HIGHEST_PRIORITY, HIGHEST_PRIORITY), "higher goes first"),
-    Field("pods", whole(1, MOST_PODS), "1 is a job of one pod"),
+    Field("pods", whole(1, MAX_PODS_PER_JOB), "1 is a job of one pod"),
     Field("tenant", label, "leave it empty for none"),
 )
 MACHINE_FIELDS = (
@@ -43,12 +44,12 @@ MACHINE_FIELDS = (
 )
 
 
-def read_jobs(path: Path, skip_bad: bool = False) -> tuple[list[Job], list[Problem]]:
+def read_jobs(path: Path, skip_bad: bool = False) -> tuple[list[Job], list[RowProblem]]:
     """Jobs in the order of the file, and the problems of the file (only with `skip_bad`; otherwise they are raised)."""
     return read(path, JOB_FIELDS, lambda values, _: (job_of(values),), "jobs", skip_bad)
 
 
-def read_machines(path: Path, skip_bad: bool = False) -> tuple[list[Machine], list[Problem]]:
+def read_machines(path: Path, skip_bad: bool = False) -> tuple[list[Machine], list[RowProblem]]:
     """Machines in the order of the file, and its problems. A machine with a `count` becomes NAME-0, NAME-1, …"""
     return read(path, MACHINE_FIELDS, lambda values, _: _machines_of(values), "machines", skip_bad)
 
@@ -56,7 +57,7 @@ def read_machines(path: Path, skip_bad: bool = False) -> tuple[list[Machine], li
 def job_of(values: Values) -> Job:
     """A job of checked values. A job that asks for GPUs, and for no part of them, gets whole GPUs."""
     if values.get("gpus") and "gpu_milli" not in values and not values.get("gpu_memory_mib"):
-        values = {**values, "gpu_milli": WHOLE}
+        values = {**values, "gpu_milli": WHOLE_CARD}
     job = Job(**values)
     for claim in ("gpu_milli", "gpu_memory_mib"):
         if not job.gpus and getattr(job, claim):

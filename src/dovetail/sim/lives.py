@@ -27,7 +27,7 @@ NO_COSTS = Costs()
 
 
 @dataclass(slots=True)
-class Run:
+class JobRun:
     """A period of a job's life in which its places and its speed do not change."""
 
     begin: float
@@ -56,7 +56,7 @@ class Life:
     left: float  # work left at the begin of the current run, or now if the job does not run; NEVER = the job has no end
     start: float | None = None  # of its first run
     end: float | None = None
-    runs: list[Run] = field(default_factory=list)
+    runs: list[JobRun] = field(default_factory=list)
 
     @property
     def is_running(self) -> bool:
@@ -81,7 +81,7 @@ class Life:
         run.end = at
         self.left = max(0.0, self.left - run.work)
 
-    def go_on(self, run: Run) -> None:
+    def go_on(self, run: JobRun) -> None:
         """Continue with another run. Drop the current run if it had no length."""
         self.close(run.begin)
         if self.runs[-1].begin == run.begin:

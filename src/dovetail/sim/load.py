@@ -8,13 +8,13 @@ from pathlib import Path
 from dovetail.model.visible import visible
 from dovetail.sim import jobs_file, openb
 from dovetail.sim.pod_names import check_pod_names
-from dovetail.sim.rows import FORMATS, Problem
+from dovetail.sim.rows import FORMAT_OF_SUFFIX, RowProblem
 from dovetail.sim.trace import Job, Machine, Trace
 
 POD_LIST = "openb_pod_list_"
 
 
-def load_trace(nodes_path: Path, pods_path: Path, skip_bad: bool = False) -> tuple[Trace, list[Problem]]:
+def load_trace(nodes_path: Path, pods_path: Path, skip_bad: bool = False) -> tuple[Trace, list[RowProblem]]:
     """The trace, with jobs in order of arrival, and the problems of the files (only with `skip_bad`).
 
     Raises TraceError with file, line and field if a file is wrong or, without `skip_bad`, if a row is wrong.
@@ -26,11 +26,11 @@ def load_trace(nodes_path: Path, pods_path: Path, skip_bad: bool = False) -> tup
     return by_arrival(trace), machine_problems + job_problems
 
 
-def load_machines(path: Path, skip_bad: bool = False) -> tuple[list[Machine], list[Problem]]:
+def load_machines(path: Path, skip_bad: bool = False) -> tuple[list[Machine], list[RowProblem]]:
     return (openb.read_nodes if openb.is_node_list(path) else jobs_file.read_machines)(path, skip_bad)
 
 
-def load_jobs(path: Path, skip_bad: bool = False) -> tuple[list[Job], list[Problem]]:
+def load_jobs(path: Path, skip_bad: bool = False) -> tuple[list[Job], list[RowProblem]]:
     return (openb.read_pods if openb.is_pod_list(path) else jobs_file.read_jobs)(path, skip_bad)
 
 
@@ -45,6 +45,6 @@ def by_arrival(trace: Trace) -> Trace:
 def trace_name(path: Path) -> str:
     """The name of the trace: `default` for openb_pod_list_default.csv.gz, `jobs` for jobs.jsonl."""
     name = path.name
-    while (suffix := Path(name).suffix.lower()) in FORMATS or suffix == ".gz":
+    while (suffix := Path(name).suffix.lower()) in FORMAT_OF_SUFFIX or suffix == ".gz":
         name = name[: -len(suffix)]
     return visible(name.removeprefix(POD_LIST) or path.name)

@@ -11,6 +11,7 @@ import numpy as np
 
 from dovetail.engine.kernel.state import Floats
 from dovetail.model.decision import Decision, Share
+from dovetail.model.units import WHOLE_CARD
 from dovetail.policies.cards import part_left
 from dovetail.policies.outlook import TOTAL
 from dovetail.sim import cast, fragments
@@ -18,12 +19,12 @@ from dovetail.sim.lives import Life
 from dovetail.sim.pending import IdleAndWaiting
 from dovetail.sim.results import Delays, ModelUse, NodeMap, Sample, Usage
 from dovetail.sim.stage import stage
-from dovetail.sim.summary import SIZES, size_of
-from dovetail.sim.trace import WHOLE, Job, Machine, Trace
+from dovetail.sim.summary import JOB_SIZES, size_of
+from dovetail.sim.trace import Job, Machine, Trace
 from dovetail.sim.unavoidable import unavoidable
 
 MOST_SAMPLES = 500
-MILLI_SECONDS_AN_HOUR = WHOLE * 3600  # milli of a GPU × seconds in a GPU-hour
+MILLI_SECONDS_AN_HOUR = WHOLE_CARD * 3600  # milli of a GPU × seconds in a GPU-hour
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ class Load:
         """Milli taken of each GPU: the larger of its compute and its memory."""
         memory = cast.card_memory(self.machine)
         held = zip(self.compute, self.memory, strict=True)
-        return [WHOLE - part_left(WHOLE, milli, memory, mib) for milli, mib in held]
+        return [WHOLE_CARD - part_left(WHOLE_CARD, milli, memory, mib) for milli, mib in held]
 
     @property
     def gpus_free(self) -> int:
@@ -83,7 +84,7 @@ def measured(
 ) -> dict[str, Any]:
     """The fields of `Timed` that come from the run. The bound is 0 if it does not hold for this run."""
     pairs = list(zip(jobs, lives, strict=True))
-    capacity = sum(machine.gpus for machine in machines) * WHOLE
+    capacity = sum(machine.gpus for machine in machines) * WHOLE_CARD
     begin, end = steps.times[0], steps.times[-1]
     hours = capacity * (end - begin) / MILLI_SECONDS_AN_HOUR
     allocated = capacity - np.array(steps.idle, dtype=np.float64)
@@ -97,7 +98,7 @@ def measured(
         "makespan": end - begin,
         "delays": delays(pairs),
         "by_tenant": {tenant: usage(by_tenant[tenant], hours, memory_of) for tenant in sorted(by_tenant)},
-        "by_size": {size: usage(by_size[size], hours, memory_of) for size in SIZES if size in by_size},
+        "by_size": {size: usage(by_size[size], hours, memory_of) for size in JOB_SIZES if size in by_size},
         "hours_capacity": hours,
         "hours_allocated": _area(steps, allocated) / MILLI_SECONDS_AN_HOUR,
         "hours_idle_while_wanted": _area(steps, np.array(steps.wanted, dtype=np.float64)) / MILLI_SECONDS_AN_HOUR,
@@ -175,7 +176,7 @@ def lost(lives: Iterable[Life], memory_of: Mapping[str, int]) -> float:
 def _taken(decision: Decision, memory_of: Mapping[str, int]) -> int:
     """Milli of the cards that a pod holds. `memory_of`: node -> MiB of each card."""
     memory = memory_of[str(decision.node)]
-    return sum(WHOLE - part_left(WHOLE, s.compute_milli, memory, s.memory_mib) for s in decision.shares)
+    return sum(WHOLE_CARD - part_left(WHOLE_CARD, s.compute_milli, memory, s.memory_mib) for s in decision.shares)
 
 
 def _by(pairs: Iterable[tuple[Job, Life]], of: Callable[[Job], str]) -> dict[str, list[tuple[Job, Life]]]:
@@ -247,11 +248,11 @@ def fragmented(jobs: Sequence[Job], loads: Sequence[Load]) -> dict[str, float]:
     idle, pieces = 0, 0
     for i, load in enumerate(loads):
         left, cpu = cluster.left[i], int(cluster.cpu[i]) - load.cpu_milli
-        left[: load.machine.gpus] = [WHOLE - milli for milli in load.taken]
+        left[: load.machine.gpus] = [WHOLE_CARD - milli for milli in load.taken]
         idle += int(left.sum())
         pieces += fragments.fragments(cluster.outlook, int(cluster.kind[i]), cpu, left, load.machine.gpus)
     milli = pieces / max(1, int(cluster.outlook[TOTAL]))
-    capacity = WHOLE * sum(machine.gpus for machine in machines)
+    capacity = WHOLE_CARD * sum(machine.gpus for machine in machines)
     return {
         "frag_pct": round(100 * milli / max(1, capacity), 4),
         "frag_ratio_pct": round(100 * milli / max(1, idle), 4),
@@ -268,4 +269,4 @@ def _models(loads: Iterable[Load]) -> dict[str, ModelUse]:
 
 def _use(loads: Sequence[Load]) -> ModelUse:
     gpus, taken = sum(load.machine.gpus for load in loads), sum(sum(load.taken) for load in loads)
-    return ModelUse(gpus, round(100 * taken / (WHOLE * gpus), 2), sum(load.gpus_free for load in loads))
+    return ModelUse(gpus, round(100 * taken / (WHOLE_CARD * gpus), 2), sum(load.gpus_free for load in loads))

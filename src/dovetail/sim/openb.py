@@ -9,29 +9,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from dovetail.model.units import WHOLE_CARD
 from dovetail.sim.fields import MOST_MIB, MOST_MILLI, Field, label, models, name, seconds, whole
 from dovetail.sim.gpu_models import GPU_MODELS, UNKNOWN_MEMORY_MIB
 from dovetail.sim.jobs_file import MOST_GPUS, job_of
-from dovetail.sim.rows import Misfit, Problem, Values, header_of, read
-from dovetail.sim.trace import WHOLE, Job, Machine
+from dovetail.sim.rows import Misfit, RowProblem, Values, header_of, read
+from dovetail.sim.trace import Job, Machine
 
 _HINT = "the openb trace has it as published"
 _CPU = Field("cpu_milli", whole(0, MOST_MILLI), "1000 is one core", required=True)
 _MEMORY = Field("memory_mib", whole(0, MOST_MIB), "1024 is one GiB", required=True)
 _TIMES = ("creation_time", "deletion_time", "scheduled_time")
 
-POD_FIELDS = (
+POD_LIST_FIELDS = (
     Field("name", name, "give every pod a name of its own", required=True),
     _CPU,
     _MEMORY,
     Field("num_gpu", whole(0, MOST_GPUS), "0 is a pod without GPU", required=True),
-    Field("gpu_milli", whole(0, WHOLE), "it is per GPU, and 1000 is the GPU for itself", required=True),
+    Field("gpu_milli", whole(0, WHOLE_CARD), "it is per GPU, and 1000 is the GPU for itself", required=True),
     Field("gpu_spec", models, "leave it empty for any model"),
     Field("qos", label, _HINT),
     Field("pod_phase", label, _HINT),
     *(Field(time, seconds, "leave it empty where it is not known") for time in _TIMES),
 )
-NODE_FIELDS = (
+NODE_LIST_FIELDS = (
     Field("sn", name, "give every node a name of its own", required=True),
     _CPU,
     _MEMORY,
@@ -48,15 +49,15 @@ def is_node_list(path: Path) -> bool:
     return {"sn", "cpu_milli", "gpu"} <= set(header_of(path))
 
 
-def read_pods(path: Path, skip_bad: bool = False) -> tuple[list[Job], list[Problem]]:
+def read_pods(path: Path, skip_bad: bool = False) -> tuple[list[Job], list[RowProblem]]:
     """Jobs sorted by name, as the indices of orders require, and the problems of the file."""
-    jobs, problems = read(path, POD_FIELDS, _job, "pods", skip_bad)
+    jobs, problems = read(path, POD_LIST_FIELDS, _job, "pods", skip_bad)
     return sorted(jobs, key=lambda job: job.name), problems
 
 
-def read_nodes(path: Path, skip_bad: bool = False) -> tuple[list[Machine], list[Problem]]:
+def read_nodes(path: Path, skip_bad: bool = False) -> tuple[list[Machine], list[RowProblem]]:
     """Machines sorted by name, as the indices of orders require, and the problems of the file."""
-    machines, problems = read(path, NODE_FIELDS, _machine, "nodes", skip_bad)
+    machines, problems = read(path, NODE_LIST_FIELDS, _machine, "nodes", skip_bad)
     return sorted(machines, key=lambda machine: machine.name), problems
 
 

@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail import files
+from dovetail.model.units import WHOLE_CARD
 from dovetail.sim.chance import Chance
 from dovetail.sim.demand import Demand
 from dovetail.sim.pod_names import CopyNames
-from dovetail.sim.trace import WHOLE, Job, Machine, Trace, TraceError
+from dovetail.sim.trace import Job, Machine, Trace, TraceError
 
 RATIO = 1.3  # demand of all arrivals / GPU capacity, as in the paper
 MOST_ARRIVALS = 5_000_000
@@ -150,7 +151,7 @@ def draw_order(trace: Trace, seed: int, ratio: float = RATIO) -> Order:
     if not arrivals:
         raise TraceError(
             f"{trace.name}: jobs were removed until they asked for no more than {ratio:g} times the "
-            f"{trace.gpu_capacity_milli // WHOLE:,} GPUs, and none is left: the last asked for more at once; "
+            f"{trace.gpu_capacity_milli // WHOLE_CARD:,} GPUs, and none is left: the last asked for more at once; "
             "raise --ratio, or take a bigger cluster"
         )
     nodes = chance.permutation(len(trace.machines))

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from dovetail.model.decision import Share
+from dovetail.model.units import WHOLE_CARD
 from dovetail.policies.cards import part_left
 from dovetail.sim.cast import card_memory, model_name
 from dovetail.sim.demand import Demand, Models
-from dovetail.sim.trace import WHOLE, Job, Machine
+from dovetail.sim.trace import Job, Machine
 
 
 class Sizes:
@@ -45,7 +46,7 @@ class IdleAndWaiting:
         self.idle: dict[str, int] = dict.fromkeys(self._demand.acceptance.models, 0)  # model -> milli
         for machine in machines:
             if machine.gpus:
-                self.idle[model_name(machine)] += machine.gpus * WHOLE
+                self.idle[model_name(machine)] += machine.gpus * WHOLE_CARD
         self._held: dict[str, tuple[int, int]] = {}  # card -> compute and memory that pods hold
         self._waiting: dict[Models, Sizes] = {}
         self.jobs = 0  # waiting jobs, including those without GPU
@@ -65,10 +66,10 @@ class IdleAndWaiting:
         memory, model = card_memory(machine), model_name(machine)
         for share in shares:
             compute_held, memory_held = self._held.get(share.uuid, (0, 0))
-            before = part_left(WHOLE, compute_held, memory, memory_held)
+            before = part_left(WHOLE_CARD, compute_held, memory, memory_held)
             held = (compute_held + sign * share.compute_milli, memory_held + sign * share.memory_mib)
             self._held[share.uuid] = held
-            self.idle[model] += part_left(WHOLE, held[0], memory, held[1]) - before
+            self.idle[model] += part_left(WHOLE_CARD, held[0], memory, held[1]) - before
 
     def idle_while_wanted(self) -> int:
         """Idle milli of the wanted models.

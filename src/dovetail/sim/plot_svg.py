@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dovetail.model.visible import visible
 
-WIDTH, HEIGHT = 560, 330  # of a panel
+PANEL_WIDTH, PANEL_HEIGHT = 560, 330  # of a panel
 LEFT, RIGHT, TOP, BOTTOM = 56, 20, 40, 48  # room around its curves
 LEGEND_ROW = 22
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Arial, sans-serif"
@@ -50,9 +50,9 @@ class Panel:
 def draw_svg(panels: Sequence[Panel]) -> str:
     """The panels, two per row, with one legend for all."""
     columns = min(2, len(panels))
-    width = columns * WIDTH
+    width = columns * PANEL_WIDTH
     legend, head = _legend(panels, width)
-    height = head + -(-len(panels) // columns) * HEIGHT
+    height = head + -(-len(panels) // columns) * PANEL_HEIGHT
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         f'font-family="{FONT}" font-size="12">',
@@ -60,7 +60,7 @@ def draw_svg(panels: Sequence[Panel]) -> str:
         *legend,
     ]
     for at, panel in enumerate(panels):
-        parts.append(f'<g transform="translate({at % columns * WIDTH} {head + at // columns * HEIGHT})">')
+        parts.append(f'<g transform="translate({at % columns * PANEL_WIDTH} {head + at // columns * PANEL_HEIGHT})">')
         parts += [*_axes(panel), *_curves(panel), "</g>"]
     return "\n".join([*parts, "</svg>", ""])
 
@@ -85,15 +85,15 @@ def _axes(panel: Panel) -> Iterator[str]:
     rows = ticks(*panel.y_range, 5)
     for value in rows:
         y = f"{up(value):.1f}"
-        yield f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}" stroke="{GRID}"/>'
+        yield f'<line x1="{LEFT}" x2="{PANEL_WIDTH - RIGHT}" y1="{y}" y2="{y}" stroke="{GRID}"/>'
         yield _text(LEFT - 8, up(value) + 4, tick_text(value, rows), SOFT, anchor="end")
-    floor = HEIGHT - BOTTOM
+    floor = PANEL_HEIGHT - BOTTOM
     columns = ticks(panel.x[0], panel.x[-1], 7)
     for value in columns:
         yield f'<line x1="{across(value):.1f}" x2="{across(value):.1f}" y1="{floor}" y2="{floor + 5}" stroke="{SOFT}"/>'
         yield _text(across(value), floor + 19, tick_text(value, columns), SOFT, anchor="middle")
-    yield f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{floor}" y2="{floor}" stroke="{SOFT}"/>'
-    yield _text(WIDTH - RIGHT, HEIGHT - 10, panel.x_title, SOFT, anchor="end")
+    yield f'<line x1="{LEFT}" x2="{PANEL_WIDTH - RIGHT}" y1="{floor}" y2="{floor}" stroke="{SOFT}"/>'
+    yield _text(PANEL_WIDTH - RIGHT, PANEL_HEIGHT - 10, panel.x_title, SOFT, anchor="end")
 
 
 def _curves(panel: Panel) -> Iterator[str]:
@@ -120,8 +120,8 @@ class _Scale:
 
 
 def _scales(panel: Panel) -> tuple[_Scale, _Scale]:
-    across = _Scale((panel.x[0], panel.x[-1]), (LEFT, WIDTH - RIGHT))
-    return across, _Scale(panel.y_range, (HEIGHT - BOTTOM, TOP))
+    across = _Scale((panel.x[0], panel.x[-1]), (LEFT, PANEL_WIDTH - RIGHT))
+    return across, _Scale(panel.y_range, (PANEL_HEIGHT - BOTTOM, TOP))
 
 
 def _stroke(line: Line) -> str:

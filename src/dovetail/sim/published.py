@@ -20,10 +20,10 @@ from dovetail.sim.trace import Trace, TraceError
 
 NODE_LIST, ORDER = "openb_node_list", "openb_order_"
 WITH_GPUS = "gpu_node"  # preferred if there are several node lists: the paper uses the machines with GPUs
-ALLOCATED, FRAGMENTED = "expected/analysis_allo_discrete.csv", "expected/analysis_frag_discrete.csv"
+ALLOCATED_FILE, FRAGMENTED_FILE = "expected/analysis_allo_discrete.csv", "expected/analysis_frag_discrete.csv"
 TUNE = 1.3
 COLUMNS = range(131)
-POLICIES = {  # published name -> ours
+POLICY_OF_PUBLISHED = {  # published name -> ours
     "01-Random": "random",
     "02-DotProd": "dot-product",
     "03-GpuClustering": "gpu-clustering",
@@ -60,10 +60,10 @@ def experiments(folder: Path) -> tuple[list[Experiment], list[str]]:
     Raises TraceError if there is no experiment, or if a file is wrong.
     """
     nodes = _node_list(folder)
-    for name in (ALLOCATED, FRAGMENTED):
+    for name in (ALLOCATED_FILE, FRAGMENTED_FILE):
         if not (folder / name).is_file():
             raise _missing(folder / name)
-    allocated, fragmented = dict(_rows(folder / ALLOCATED)), dict(_rows(folder / FRAGMENTED))
+    allocated, fragmented = dict(_rows(folder / ALLOCATED_FILE)), dict(_rows(folder / FRAGMENTED_FILE))
     found, lacking = [], []
     for pods, order in _pod_lists(folder).items():
         if order is None:
@@ -139,7 +139,7 @@ def _rows(path: Path) -> Iterator[tuple[Key, tuple[float, ...]]]:
     """The rows of known policies with the paper's ratio."""
     for line, row in _records(path):
         try:
-            policy = POLICIES.get(row["sc_policy"])
+            policy = POLICY_OF_PUBLISHED.get(row["sc_policy"])
             if policy is None or float(row["tune"]) != TUNE:
                 continue
             values = tuple(float(row[str(column)]) for column in COLUMNS)

@@ -9,7 +9,7 @@ from typing import Any
 
 from dovetail.policies.table import NODE_POLICIES
 from dovetail.sim.compare import RunPlan, RunResults, Say, TraceCase, plan, run_all
-from dovetail.sim.published import COLUMNS, POLICIES, Experiment, PublishedCurves
+from dovetail.sim.published import COLUMNS, POLICY_OF_PUBLISHED, Experiment, PublishedCurves
 from dovetail.sim.results import Inflation
 from dovetail.sim.runs import Setting
 from dovetail.sim.statistics import mean
@@ -18,7 +18,7 @@ SAME_ALLOCATED, SAME_FRAGMENTED = 0.01, 0.015  # points: published values have t
 NEAR, NEAR_MEAN = 0.3, 0.02  # points: any value of fgd and random's mean over seeds; the mean of fgd's last column
 ROUNDING = 1e-9
 RANDOM, FGD, SNUG = "random", "fgd", "snug"
-EXACT = tuple(policy for policy in POLICIES.values() if policy not in (RANDOM, FGD))
+EXACT = tuple(policy for policy in POLICY_OF_PUBLISHED.values() if policy not in (RANDOM, FGD))
 FULL, END = "100", "130"
 
 
@@ -62,7 +62,7 @@ def reproduce(
 ) -> ReproFindings:
     """Run all policies on all experiments, without the cache. `seeds`: only these."""
     told = Setting(engine="compiled")
-    planned = [_planned(one, list(POLICIES.values()), told, seeds) for one in given]
+    planned = [_planned(one, list(POLICY_OF_PUBLISHED.values()), told, seeds) for one in given]
     if snug and SNUG in NODE_POLICIES:
         for setting in (told, replace(told, told=False)):
             planned += [_planned(one, [SNUG], setting, seeds) for one in given]

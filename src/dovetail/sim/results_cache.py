@@ -19,7 +19,7 @@ from dovetail.sim.results import Result
 from dovetail.sim.runs import fingerprint
 
 FORGET_AFTER_DAYS = 30
-LARGEST = 256 * 2**20  # bytes of a result, unpacked
+MAX_RESULT_BYTES = 256 * 2**20  # bytes of a result, unpacked
 _DECODER: msgspec.msgpack.Decoder[Result] = msgspec.msgpack.Decoder(Result)
 
 
@@ -37,7 +37,7 @@ class ResultsCache:
             return None
         try:
             packed = self._path(key).read_bytes()
-            return _DECODER.decode(zlib.decompressobj().decompress(packed, LARGEST))
+            return _DECODER.decode(zlib.decompressobj().decompress(packed, MAX_RESULT_BYTES))
         except (OSError, zlib.error, msgspec.MsgspecError):
             return None
 

@@ -23,7 +23,7 @@ from dovetail.sim.fields import Field, Wrong, shown
 from dovetail.sim.trace import TraceError
 
 CSV, JSONL = "csv", "jsonl"
-FORMATS = {".csv": CSV, ".jsonl": JSONL, ".ndjson": JSONL}  # suffix -> format
+FORMAT_OF_SUFFIX = {".csv": CSV, ".jsonl": JSONL, ".ndjson": JSONL}  # suffix -> format
 MOST_PROBLEMS = 20  # reported before reading stops
 BUFFER_BYTES = 2**17  # of unpacked text
 MAX_LINE_BYTES = 2**20  # a small gzip file can unpack to one line of gigabytes
@@ -32,12 +32,12 @@ MAX_PROBLEMS_SKIPPED = 100_000  # with `skip_bad`: each problem is kept in memor
 MOST_RECORDS = 5_000_000  # a small file can ask for many machines with `count`
 
 
-class Named(Protocol):
+class NamedRecord(Protocol):
     @property
     def name(self) -> str: ...
 
 
-Record = TypeVar("Record", bound=Named)
+Record = TypeVar("Record", bound=NamedRecord)
 Values = dict[str, Any]
 Lines = Iterable[tuple[int, str]]  # number, from 1, and text
 Build = Callable[
@@ -54,7 +54,7 @@ class Misfit(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class RowProblem:
     """One problem of a file. A row may have several."""
 
     path: Path
@@ -66,21 +66,21 @@ class Problem:
         return f"{self.path}:{self.line}: {self.message}"
 
 
-def rows_left_out(path: Path, problems: Sequence[Problem]) -> int:
+def rows_left_out(path: Path, problems: Sequence[RowProblem]) -> int:
     """The number of rows of this file that were left out."""
     return len({problem.line for problem in problems if problem.path == path and problem.costs_row})
 
 
 @dataclass(slots=True)
-class Problems:
+class RowProblems:
     """The problems of one file. Without `skip_bad` they end the reading; with it, bad rows are left out."""
 
     path: Path
     skip_bad: bool
-    found: list[Problem] = field(default_factory=list)
+    found: list[RowProblem] = field(default_factory=list)
 
     def add(self, line: int, message: str, costs_row: bool = True) -> None:
-        self.found.append(Problem(self.path, line, message, costs_row))
+        self.found.append(RowProblem(self.path, line, message, costs_row))
         if not self.skip_bad and len(self.found) >= MOST_PROBLEMS:
             raise TraceError(*self.lines, f"{self.path}: {MOST_PROBLEMS} problems so far; the rest was not read")
         if len(self.found) > MAX_PROBLEMS_SKIPPED:
@@ -101,9 +101,9 @@ def format_of(path: Path) -> str:
     suffixes = [suffix.lower() for suffix in path.suffixes]
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
-    if not suffixes or suffixes[-1] not in FORMATS:
+    if not suffixes or suffixes[-1] not in FORMAT_OF_SUFFIX:
         raise TraceError(f"{path}: the name does not say the format; call it .csv, .jsonl or .ndjson (also with .gz)")
-    return FORMATS[suffixes[-1]]
+    return FORMAT_OF_SUFFIX[suffixes[-1]]
 
 
 def header_of(path: Path) -> tuple[str, ...]:
@@ -120,9 +120,9 @@ def header_of(path: Path) -> tuple[str, ...]:
 
 def read(
     path: Path, fields: Sequence[Field], build: Build[Record], what: str, skip_bad: bool
-) -> tuple[list[Record], list[Problem]]:
+) -> tuple[list[Record], list[RowProblem]]:
     """The records of a file in its order, and its problems. `what` names the records in errors."""
-    problems = Problems(path, skip_bad)
+    problems = RowProblems(path, skip_bad)
     records: list[Record] = []
     first_lines: dict[str, int] = {}  # name -> where it was first used
     for position, (line, row) in enumerate(_rows(path, fields, problems)):
@@ -147,7 +147,7 @@ def read(
     return records, problems.found
 
 
-def _checked(row: Values, fields: Sequence[Field], line: int, problems: Problems) -> Values | None:
+def _checked(row: Values, fields: Sequence[Field], line: int, problems: RowProblems) -> Values | None:
     """The parsed values of a row; None if any is wrong. Empty cells and nulls count as absent."""
     values: Values = {}
     sound = True
@@ -166,7 +166,7 @@ def _checked(row: Values, fields: Sequence[Field], line: int, problems: Problems
     return values if sound else None
 
 
-def _rows(path: Path, fields: Sequence[Field], problems: Problems) -> Iterator[tuple[int, Values]]:
+def _rows(path: Path, fields: Sequence[Field], problems: RowProblems) -> Iterator[tuple[int, Values]]:
     form = format_of(path)
     lines = _lines(path)
     return _csv_rows(lines, fields, problems) if form == CSV else _json_rows(lines, fields, problems)
@@ -224,7 +224,7 @@ def _cells(line: str) -> list[str]:
     return next(csv.reader([line], strict=True), [])
 
 
-def _csv_rows(lines: Lines, fields: Sequence[Field], problems: Problems) -> Iterator[tuple[int, Values]]:
+def _csv_rows(lines: Lines, fields: Sequence[Field], problems: RowProblems) -> Iterator[tuple[int, Values]]:
     columns: list[str] = []
     for number, line in lines:
         if not line.strip():
@@ -242,7 +242,7 @@ def _csv_rows(lines: Lines, fields: Sequence[Field], problems: Problems) -> Iter
             problems.add(number, f"has {len(cells)} cells, the header has {len(columns)}; separate them by commas")
 
 
-def _columns(cells: list[str], fields: Sequence[Field], number: int, problems: Problems) -> list[str]:
+def _columns(cells: list[str], fields: Sequence[Field], number: int, problems: RowProblems) -> list[str]:
     columns = [cell.strip() for cell in cells]
     known = [each.name for each in fields]
     needed = [each.name for each in fields if each.required]
@@ -260,7 +260,7 @@ def _columns(cells: list[str], fields: Sequence[Field], number: int, problems: P
     return columns
 
 
-def _json_rows(lines: Lines, fields: Sequence[Field], problems: Problems) -> Iterator[tuple[int, Values]]:
+def _json_rows(lines: Lines, fields: Sequence[Field], problems: RowProblems) -> Iterator[tuple[int, Values]]:
     known = [each.name for each in fields]
     complained: set[str] = set()  # unknown keys: each is reported once, not for every row
     for number, line in lines:

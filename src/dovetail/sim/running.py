@@ -10,7 +10,7 @@ from typing import Any
 
 from dovetail.model.decision import Decision
 from dovetail.sim.clock import NEVER, Departures
-from dovetail.sim.lives import Costs, Life, Run
+from dovetail.sim.lives import Costs, JobRun, Life
 from dovetail.sim.pending import IdleAndWaiting
 from dovetail.sim.run_log import RunLog
 from dovetail.sim.speed import NO_MODEL, PlacedJob, SpeedModel
@@ -59,7 +59,7 @@ class RunningJobs:
         self._note(now, "resume" if life.runs else "start", n, places)
         # a shortcut, because every job comes here
         speed = 1.0 if self._model is NO_MODEL else self._speed_of(n, places)
-        life.runs.append(Run(now, works_from, speed, places))
+        life.runs.append(JobRun(now, works_from, speed, places))
         self.count += 1
         if job.duration is None:
             self.endless[n] = None
@@ -135,7 +135,7 @@ class RunningJobs:
         """
         life = self.lives[n]
         works_from = max(life.runs[-1].works_from, now + pause)
-        life.go_on(Run(now, works_from, self._speed_of(n, places), places))
+        life.go_on(JobRun(now, works_from, self._speed_of(n, places), places))
         self._schedule(n)
 
     def _schedule(self, n: int) -> None:

@@ -22,7 +22,7 @@ from dovetail.sim.results import Result
 from dovetail.sim.speed import NO_MODEL, speed_model
 from dovetail.sim.trace import Job, Machine, Trace
 from dovetail.sim.variants import compressed
-from dovetail.sim.workload import DEFAULT_CLUSTER, Workload
+from dovetail.sim.workload import DEFAULT_CLUSTER, WorkloadParameters
 
 GENERATED = "generated"
 INFLATION, TIME = "inflation", "time"
@@ -33,7 +33,7 @@ COMPILED, INTERPRETED = "compiled", "interpreted"
 class Recipe:
     """A trace that is generated in the process that needs it."""
 
-    workload: Workload
+    workload: WorkloadParameters
     cluster: str = DEFAULT_CLUSTER
     compress: float = 1.0
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
+from dovetail.model.units import WHOLE_CARD
 from dovetail.sim.chance import Weighted
-from dovetail.sim.trace import WHOLE, Job, Machine
+from dovetail.sim.trace import Job, Machine
 
 Kind = Literal["cpu only", "share", "1 GPU", "several GPUs"]
 CPU_ONLY: Kind = "cpu only"
@@ -70,8 +71,8 @@ _SEVERAL = (
 SHAPES: dict[Kind, Weighted[Shape]] = {
     CPU_ONLY: Weighted([(Shape(0, 0, *shape), weight) for shape, weight in _CPU_ONLY]),
     SHARE: Weighted([(Shape(1, *shape), weight) for shape, weight in _SHARES]),
-    ONE_GPU: Weighted([(Shape(1, WHOLE, *shape), weight) for shape, weight in _ONE_GPU]),
-    MULTI_GPU: Weighted([(Shape(gpus, WHOLE, *rest), weight) for (gpus, *rest), weight in _SEVERAL]),
+    ONE_GPU: Weighted([(Shape(1, WHOLE_CARD, *shape), weight) for shape, weight in _ONE_GPU]),
+    MULTI_GPU: Weighted([(Shape(gpus, WHOLE_CARD, *rest), weight) for (gpus, *rest), weight in _SEVERAL]),
 }
 
 

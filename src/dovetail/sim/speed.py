@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from dovetail.model.decision import Decision, Share
-from dovetail.sim.trace import WHOLE, Job, TraceError
+from dovetail.model.units import WHOLE_CARD
+from dovetail.sim.trace import Job, TraceError
 
 
 class PlacedJob(NamedTuple):
@@ -70,8 +71,8 @@ def _by_sharing(job: Job, places: Sequence[Decision], neighbours: Sequence[Place
 
     def served(share: Share) -> float:
         if share.compute_milli:
-            return min(1.0, WHOLE / claimed[share.uuid])
-        return max(0, WHOLE - claimed[share.uuid]) / WHOLE / without_claim[share.uuid]
+            return min(1.0, WHOLE_CARD / claimed[share.uuid])
+        return max(0, WHOLE_CARD - claimed[share.uuid]) / WHOLE_CARD / without_claim[share.uuid]
 
     slowest = min((served(share) for decision in places for share in decision.shares), default=1.0)
     return slowest * part_that_runs(job, places)

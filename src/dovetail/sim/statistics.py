@@ -123,10 +123,10 @@ def _fragmented_of_idle(column: Column | None) -> float | None:
     return None if column is None else column.frag_ratio_pct
 
 
-ALLOCATED: Measure[Inflation] = Measure(
+ALLOCATED_AT_END: Measure[Inflation] = Measure(
     "allocated_end", "GPU capacity placed", "%", Better.MORE, lambda run: _allocated(last_column(run))
 )
-FRAGMENTED: Measure[Inflation] = Measure(
+FRAGMENTED_AT_END: Measure[Inflation] = Measure(
     "frag_end", "GPU capacity fragmented", "%", Better.LESS, lambda run: _fragmented(last_column(run))
 )
 FAILED: Measure[Inflation] = Measure("failed", "Pods without a place", "pods", Better.LESS, lambda run: run.failed)
@@ -141,8 +141,8 @@ INFLATION_MEASURES: tuple[Measure[Inflation], ...] = (
         Better.MORE,
         lambda run: _allocated(column_at(run, 100)),
     ),
-    ALLOCATED,
-    FRAGMENTED,
+    ALLOCATED_AT_END,
+    FRAGMENTED_AT_END,
     Measure(
         "frag_ratio_end",
         "Of the idle GPU capacity, fragmented",

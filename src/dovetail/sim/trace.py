@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-WHOLE = 1000  # milli of one GPU
+from dovetail.model.units import WHOLE_CARD
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Trace:
 
     @property
     def gpu_capacity_milli(self) -> int:
-        return sum(machine.gpus for machine in self.machines) * WHOLE
+        return sum(machine.gpus for machine in self.machines) * WHOLE_CARD
 
 
 class TraceError(ValueError):

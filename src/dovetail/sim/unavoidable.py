@@ -14,9 +14,10 @@ from heapq import heappop, heappush
 import numpy as np
 
 from dovetail.engine.kernel.state import Floats
+from dovetail.model.units import WHOLE_CARD
 from dovetail.sim.cast import card_memory, model_name
 from dovetail.sim.demand import Acceptance
-from dovetail.sim.trace import WHOLE, Job, Machine
+from dovetail.sim.trace import Job, Machine
 
 Amounts = tuple[int, int, int]  # GPU milli, CPU milli, MiB
 
@@ -42,9 +43,9 @@ def unavoidable(machines: Sequence[Machine], jobs: Sequence[Job]) -> float:
 
 def _leads_by_memory(job: Job, machines: Sequence[Machine]) -> bool:
     """True if the job may take a larger part of a card's memory than of its compute."""
-    if job.gpu_milli >= WHOLE or not job.gpu_memory_mib:
+    if job.gpu_milli >= WHOLE_CARD or not job.gpu_memory_mib:
         return False
-    return -(-job.gpu_memory_mib * WHOLE // min(map(card_memory, machines))) > job.gpu_milli
+    return -(-job.gpu_memory_mib * WHOLE_CARD // min(map(card_memory, machines))) > job.gpu_milli
 
 
 def _gone(job: Job, last: float) -> float:
@@ -119,10 +120,10 @@ class Ceiling:
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         self._kinds = Counter((m.gpus, m.cpu_milli, m.memory_mib) for m in machines)
-        self._capacity = sum(machine.gpus for machine in machines) * WHOLE
+        self._capacity = sum(machine.gpus for machine in machines) * WHOLE_CARD
         self._by_cpu = Knapsack(sum(machine.cpu_milli for machine in machines))
         self._by_memory = Knapsack(sum(machine.memory_mib for machine in machines))
-        self._shares, self._pods = Reach(WHOLE), Reach(max(gpus for gpus, _, _ in self._kinds) * WHOLE)
+        self._shares, self._pods = Reach(WHOLE_CARD), Reach(max(gpus for gpus, _, _ in self._kinds) * WHOLE_CARD)
         self._thrifty = [(0, 1), (0, 1)]  # (milli, cost) of the job with the most GPU per CPU, and per memory
         self.places = 0  # the sum over machines, each considered alone
 
@@ -141,7 +142,7 @@ class Ceiling:
 
     def _on(self, gpus: int, *room: int) -> int:
         """The most on one machine: by single GPUs, by indivisible pods, by its CPU and memory."""
-        most = min(gpus * self._shares.below(WHOLE), self._pods.below(gpus * WHOLE))
+        most = min(gpus * self._shares.below(WHOLE_CARD), self._pods.below(gpus * WHOLE_CARD))
         for has, (milli, cost) in zip(room, self._thrifty, strict=True):
             if cost:
                 most = min(most, has * milli // cost)

@@ -17,7 +17,7 @@ MOST_JOBS = 5_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class WorkloadParameters:
     """Parameters of a workload. Shares are fractions of 1; jobs that no share covers ask for one whole GPU."""
 
     jobs: int = 5_000
@@ -46,7 +46,7 @@ class Workload:
 
     def _wrong(self) -> list[tuple[str, object, str]]:
         """Tuples of parameter, its value, and what it should be."""
-        shares = [field.name for field in fields(self) if field.name in SHARES]
+        shares = [field.name for field in fields(self) if field.name in SHARE_FIELDS]
         found = [(name, getattr(self, name), "a share from 0 to 1") for name in shares]
         wrong: list[tuple[str, object, str]] = [entry for entry in found if not 0 <= entry[1] <= 1]
         for name, (low, high) in RANGES.items():
@@ -59,7 +59,7 @@ class Workload:
         return wrong
 
 
-SHARES = frozenset(
+SHARE_FIELDS = frozenset(
     ("cpu_only", "share", "multi_gpu", "gangs", "constrained", "gpu_memory", "rhythm", "bursts", "urgent", "impossible")
 )
 RANGES: dict[str, tuple[float, float]] = {

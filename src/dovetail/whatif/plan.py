@@ -16,7 +16,7 @@ from dovetail.model.decision import Decision
 from dovetail.model.events import Warn
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod
-from dovetail.model.reason import POD_LEVEL, Reason, sentence
+from dovetail.model.reason import POD_LEVEL_REASONS, Reason, sentence
 from dovetail.whatif.rounds import decide
 from dovetail.whatif.situation import EngineOptions, Situation, start
 
@@ -106,7 +106,7 @@ def why_pending(outcome: PlannedPod) -> str:
         return f"{lack.gathering.sentence}; the next finds {short}" if short else lack.gathering.sentence
     if lack.quota:
         return lack.quota
-    return sentence(reason) if reason in POD_LEVEL or not short else short
+    return sentence(reason) if reason in POD_LEVEL_REASONS or not short else short
 
 
 def _with_lacks(scheduler: Scheduler, outcomes: Sequence[PlannedPod]) -> list[PlannedPod]:

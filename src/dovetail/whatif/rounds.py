@@ -13,7 +13,7 @@ from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.why.gathering import waiting
 from dovetail.model.decision import Decision
 from dovetail.model.pod import Group, Pod
-from dovetail.model.relations import ALONE
+from dovetail.model.relations import NO_RELATIONS
 
 
 def decide(scheduler: Scheduler, groups: Sequence[Group]) -> list[Decision]:
@@ -39,7 +39,7 @@ def _pods(groups: Sequence[Group]) -> list[Pod]:
 
 
 def _has_rules(pod: Pod) -> bool:
-    return pod.relations != ALONE and pod.refusal is None
+    return pod.relations != NO_RELATIONS and pod.refusal is None
 
 
 def _is_helped(scheduler: Scheduler, pod: Pod, fresh: Sequence[Pod]) -> bool:

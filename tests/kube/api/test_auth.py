@@ -16,7 +16,7 @@ import trustme
 from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import Unavailable
-from dovetail.kube.api.kubeconfig import ConfigError, Connection, Exec, Pem, Variable
+from dovetail.kube.api.kubeconfig import Connection, Exec, KubeconfigError, Pem, Variable
 from dovetail.kube.api.retry import World
 from tests.kube.api.stub import Clock, Stub, refuses, says, serving
 
@@ -85,14 +85,14 @@ async def test_a_client_certificate_from_data_and_from_files(authority: trustme.
 async def test_a_key_of_another_certificate(authority: trustme.CA) -> None:
     one, other = authority.issue_cert("one"), authority.issue_cert("other")
     certificate, key = Pem(data=one.cert_chain_pems[0].bytes()), Pem(data=other.private_key_pem.bytes())
-    with pytest.raises(ConfigError, match="client-certificate-data") as caught:
+    with pytest.raises(KubeconfigError, match="client-certificate-data") as caught:
         await Credentials(Connection("https://x", "context one of FILE", certificate=certificate, key=key)).proof()
     assert "PRIVATE" not in str(caught.value)
 
 
 async def test_a_ca_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("hello")
-    with pytest.raises(ConfigError, match=r"ca\.crt: holds no certificate"):
+    with pytest.raises(KubeconfigError, match=r"ca\.crt: holds no certificate"):
         await Credentials(Connection("https://x", "a test", ca=Pem(tmp_path / "ca.crt"))).proof()
 
 
@@ -126,7 +126,7 @@ async def test_a_projected_token_is_read_again_every_minute(tmp_path: Path) -> N
 
 async def test_an_empty_token_file(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("\n")
-    with pytest.raises(ConfigError, match="token: holds no token"):
+    with pytest.raises(KubeconfigError, match="token: holds no token"):
         await Credentials(Connection("http://x", "a test", token_file=tmp_path / "token")).proof()
 
 
@@ -209,14 +209,16 @@ async def test_an_exec_plugin_may_issue_a_certificate(authority: trustme.CA, tmp
 )
 async def test_what_a_plugin_did_wrong_is_said(script: str, said: str) -> None:
     runs = Exec(command=sys.executable, api_version=V1, args=["-c", script])
-    with pytest.raises(ConfigError, match="context one of FILE: exec plugin") as caught:
+    with pytest.raises(KubeconfigError, match="context one of FILE: exec plugin") as caught:
         await Credentials(Connection("http://x", "context one of FILE", plugin=runs)).proof()
     assert said in str(caught.value)
 
 
 async def test_a_plugin_that_is_not_installed_comes_with_its_hint(tmp_path: Path) -> None:
     runs = Exec(command="dovetail-no-such-plugin", api_version=V1, install_hint="get it from example.com")
-    with pytest.raises(ConfigError, match=r"cannot be started: No such file or directory; get it from example\.com"):
+    with pytest.raises(
+        KubeconfigError, match=r"cannot be started: No such file or directory; get it from example\.com"
+    ):
         await Credentials(Connection("http://x", "a test", plugin=runs, plugin_folder=tmp_path)).proof()
 
 
@@ -268,5 +270,5 @@ async def test_a_plugin_that_fails_after_401_is_asked_again_later(tmp_path: Path
 async def test_credentials_that_never_were_there_are_wrong(tmp_path: Path) -> None:
     async with Api(Credentials(Connection("http://x", "a test", token_file=tmp_path / "token"))) as api:
         for _ in range(2):
-            with pytest.raises(ConfigError, match="token"):
+            with pytest.raises(KubeconfigError, match="token"):
                 await api.get("/version")

@@ -13,7 +13,7 @@ from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api, Patch
 from dovetail.kube.api.errors import ApiError, Forbidden, Gone, Permission, Unauthorized, Unavailable
 from dovetail.kube.api.kubeconfig import Connection
-from dovetail.kube.api.typed import Reader
+from dovetail.kube.api.typed import TypedReader
 from dovetail.kube.objects import core as objects
 from tests.kube.api.stub import PODS, api_of, drops, failure, hangs, lists, pod, refuses, says, serving, streams
 
@@ -187,7 +187,7 @@ async def test_a_token_that_is_refused_twice_is_an_error(tmp_path: Path) -> None
 async def test_pages_of_a_list() -> None:
     async with serving() as stub, api_of(stub) as api:
         stub.lists = [lists(pod("a"), version=5, rest="next"), lists(pod("b"), version=5)]
-        pages = [page async for page in api.list_pages(PODS, Reader(objects.Pod), version="", limit=1)]
+        pages = [page async for page in api.list_pages(PODS, TypedReader(objects.Pod), version="", limit=1)]
         assert [[item.metadata.name for item in page.items] for page in pages] == [["a"], ["b"]]
         assert [dict(query) for query in stub.asked(watch=False)] == [
             {"limit": "1"},
@@ -199,14 +199,14 @@ async def test_an_expired_page_is_the_callers_business() -> None:
     async with serving() as stub, api_of(stub) as api:
         stub.lists = [lists(pod("a"), rest="next"), refuses(410, "Expired")]
         with pytest.raises(Gone):
-            assert [page async for page in api.list_pages(PODS, Reader(objects.Pod))]
+            assert [page async for page in api.list_pages(PODS, TypedReader(objects.Pod))]
 
 
 async def test_an_answer_that_is_no_list() -> None:
     async with serving() as stub, api_of(stub) as api:
         stub.lists = [says("hello")]
         with pytest.raises(Unavailable, match="is no list"):
-            assert [page async for page in api.list_pages(PODS, Reader(objects.Pod))]
+            assert [page async for page in api.list_pages(PODS, TypedReader(objects.Pod))]
 
 
 async def test_requests_share_connections() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.kube.api.http1 import MAX_BODY_BYTES, MAX_HEAD_BYTES, Answer, Garbage, Parser
+from dovetail.kube.api.http1 import MAX_BODY_BYTES, MAX_HEAD_BYTES, Garbage, HttpResponse, Parser
 
 OK = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 LINE = b"HTTP/1.1 200 OK\r\n"
@@ -19,12 +19,12 @@ TRAILED = CHUNKED[:-2] + b"X-Trailer: yes\r\n\r\n"
 LENGTH = b"Content-Length: 2\r\n\r\n{}"
 
 
-def whole(text: bytes) -> Answer | None:
+def whole(text: bytes) -> HttpResponse | None:
     """The response to which the server adds nothing: it waits for the next request."""
     return Parser().feed(text)
 
 
-def byte_by_byte(text: bytes) -> Answer | None:
+def byte_by_byte(text: bytes) -> HttpResponse | None:
     parser, found = Parser(), None
     for at in range(len(text)):
         if found is not None:
@@ -159,7 +159,7 @@ def test_a_body_that_ends_with_the_connection_is_whole_only_then() -> None:
     parser = Parser()
     assert parser.feed(LINE + b"\r\nall of") is None
     assert parser.feed(b" it") is None
-    assert parser.end() == Answer(200, {}, b"all of it", False)
+    assert parser.end() == HttpResponse(200, {}, b"all of it", False)
     assert parser.idle
 
 
@@ -182,4 +182,4 @@ def test_any_bytes_are_a_response_or_garbage_or_not_yet_either(text: bytes) -> N
         found = whole(LINE + text)
     except Garbage:
         return
-    assert found is None or isinstance(found, Answer)
+    assert found is None or isinstance(found, HttpResponse)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dovetail.kube.api.kubeconfig import ConfigError, Connection, Pem, find, from_files
+from dovetail.kube.api.kubeconfig import Connection, KubeconfigError, Pem, find, from_files
 
 SECRET = "s3cr3t-t0k3n"
 
@@ -39,7 +39,7 @@ def write(path: Path, content: object) -> Path:
 
 
 def complaint(path: Path, content: object, context: str | None = None) -> str:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(KubeconfigError) as caught:
         from_files([write(path, content)], context)
     assert str(path) in str(caught.value)
     assert SECRET not in str(caught.value)
@@ -204,16 +204,16 @@ def test_no_such_context_names_those_there_are(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_text(tmp_path: Path) -> None:
     (tmp_path / "config").write_bytes(b"\x80\x81")
-    with pytest.raises(ConfigError, match="is not UTF-8 text"):
+    with pytest.raises(KubeconfigError, match="is not UTF-8 text"):
         from_files([tmp_path / "config"])
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"/gone: no such file"):
+    with pytest.raises(KubeconfigError, match=r"/gone: no such file"):
         find({}, kubeconfig=tmp_path / "gone")
-    with pytest.raises(ConfigError, match=r"KUBECONFIG=.*/gone: no such file"):
+    with pytest.raises(KubeconfigError, match=r"KUBECONFIG=.*/gone: no such file"):
         find({"KUBECONFIG": str(tmp_path / "gone")})
-    with pytest.raises(ConfigError, match="no cluster found"):
+    with pytest.raises(KubeconfigError, match="no cluster found"):
         find({}, home=tmp_path, service_account=tmp_path)
 
 

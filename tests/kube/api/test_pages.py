@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from dovetail.kube.api.pages import LONGEST_HEAD, Ahead, rest_of
-from dovetail.kube.api.typed import Reader
+from dovetail.kube.api.typed import TypedReader
 from dovetail.kube.objects import core as objects
 from tests.kube.api.stub import PODS, api_of, hangs, lists, pod, says, serving, streams
 
@@ -32,7 +32,7 @@ def test_the_head_of_a_page_says_how_to_go_on(so_far: bytes, rest: str | None) -
 async def test_the_next_page_is_asked_for_while_this_one_is_used() -> None:
     async with serving() as stub, api_of(stub) as api:
         stub.lists = [lists(pod("a"), rest="two"), lists(pod("b"), rest="three"), lists(pod("c"))]
-        pages = api.list_pages(PODS, Reader(objects.Pod), version="", limit=1)
+        pages = api.list_pages(PODS, TypedReader(objects.Pod), version="", limit=1)
         first = await anext(pages)
         await asyncio.sleep(0.2)
         assert [item.metadata.name for item in first.items] == ["a"]
@@ -44,7 +44,7 @@ async def test_a_token_behind_the_objects_is_found_as_well() -> None:
     late = {"items": [pod("a")], "metadata": {"resourceVersion": "5", "continue": "two"}}
     async with serving() as stub, api_of(stub) as api:
         stub.lists = [says(late), lists(pod("b"))]
-        pages = [page async for page in api.list_pages(PODS, Reader(objects.Pod), version="", limit=1)]
+        pages = [page async for page in api.list_pages(PODS, TypedReader(objects.Pod), version="", limit=1)]
         assert [item.metadata.name for page in pages for item in page.items] == ["a", "b"]
         assert [query.get("continue") for query in stub.asked(watch=False)] == [None, "two"]
 
@@ -52,7 +52,7 @@ async def test_a_token_behind_the_objects_is_found_as_well() -> None:
 async def test_who_stops_in_the_middle_leaves_nothing_behind() -> None:
     async with serving() as stub, api_of(stub) as api:
         stub.lists = [lists(pod("a"), rest="two"), streams(hangs)]
-        pages = api.list_pages(PODS, Reader(objects.Pod), version="", limit=1)
+        pages = api.list_pages(PODS, TypedReader(objects.Pod), version="", limit=1)
         await anext(pages)
         await pages.aclose()
         await asyncio.sleep(0.05)

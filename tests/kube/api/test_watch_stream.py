@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.kube.api import watch
-from dovetail.kube.api.typed import Reader, Ref, Unreadable
+from dovetail.kube.api.typed import Ref, TypedReader, Unreadable
 from dovetail.kube.api.watch import Changed, Deleted, Event, Garbled, Lines, WatchReader
 from dovetail.kube.objects import core as objects
 from tests.kube.api.stub import added, bookmark, deleted, event, failure, modified, pod
@@ -20,7 +20,7 @@ TEXTS = ["", "web", "näve", "名前", "line\u0085end", "a\u2028b", "\\n", '"quo
 
 
 def reader() -> WatchReader[objects.Pod]:
-    return WatchReader(Reader(objects.Pod))
+    return WatchReader(TypedReader(objects.Pod))
 
 
 def heard_in_chunks(chunks: list[bytes]) -> tuple[list[Event[objects.Pod]], str]:
@@ -147,11 +147,11 @@ def test_a_line_without_end_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch
 
 def test_a_page_with_one_bad_pod_has_all_the_others() -> None:
     items = [pod("a"), pod("bad", nodeName=[]), pod("c")]
-    page = Reader(objects.Pod).page(json.dumps({"metadata": {"resourceVersion": "7"}, "items": items}).encode())
+    page = TypedReader(objects.Pod).page(json.dumps({"metadata": {"resourceVersion": "7"}, "items": items}).encode())
     assert [item.metadata.name for item in page.items] == ["a", "c"]
     assert [each.ref.name for each in page.unreadable] == ["bad"]
     assert page.version == "7"
 
 
 def test_a_list_without_items_is_empty() -> None:
-    assert Reader(objects.Pod).page(b'{"metadata":{"resourceVersion":"7"},"items":null}').items == []
+    assert TypedReader(objects.Pod).page(b'{"metadata":{"resourceVersion":"7"},"items":null}').items == []

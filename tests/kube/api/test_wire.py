@@ -11,7 +11,7 @@ import pytest
 from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import Throttled, Unavailable
-from dovetail.kube.api.kubeconfig import ConfigError, Connection
+from dovetail.kube.api.kubeconfig import Connection, KubeconfigError
 from dovetail.kube.api.wire import Broken, Wire
 
 OK = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
@@ -184,6 +184,6 @@ async def test_a_server_below_a_path_is_asked_below_it() -> None:
 async def test_a_token_cannot_smuggle_a_header() -> None:
     async with serving(OK) as server:
         async with Api(Credentials(Connection(server.url, "a test", token="a\r\nX-Other: b"))) as api:
-            with pytest.raises(ConfigError, match="line break"):
+            with pytest.raises(KubeconfigError, match="line break"):
                 await api.post("/x", {})
         assert server.requests == []

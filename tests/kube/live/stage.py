@@ -15,8 +15,8 @@ from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.binder import Binder, Claimed, Fate, Outcome
 from dovetail.kube.live.driver import Driver
 from dovetail.kube.live.mirror import Mirror
-from dovetail.kube.live.reader import Reader
-from dovetail.kube.live.tell import Condition, Note, Teller
+from dovetail.kube.live.reader import PodReader
+from dovetail.kube.live.tell import Note, ScheduledCondition, Teller
 from dovetail.kube.objects import core as objects
 from dovetail.model.events import Bind
 from dovetail.model.pod import Pod
@@ -33,7 +33,7 @@ class Hands:
         self.binds: list[Bind] = []
         self.under_way: dict[str, Bind] = {}
         self.notes: list[Note] = []
-        self.conditions: dict[str, Condition] = {}  # by uid
+        self.conditions: dict[str, ScheduledCondition] = {}  # by uid
 
     def submit(self, bind: Bind, claimed: Claimed = tuple) -> None:
         self.binds.append(bind)
@@ -43,7 +43,7 @@ class Hands:
     def note(self, note: Note) -> None:
         self.notes.append(note)
 
-    def waits(self, pod: Pod, condition: Condition) -> None:
+    def waits(self, pod: Pod, condition: ScheduledCondition) -> None:
         self.conditions[pod.uid] = condition
 
     def forget(self, uid: str) -> None:
@@ -57,7 +57,7 @@ class Stage:
         self.clock = 1000.0
         self.log = Logged()
         self.scheduler = Scheduler(mode="interpreted")
-        self.mirror = Mirror(Reader({"dovetail": settings or Settings()}), lambda: self.clock, Gangs(unknown_group))
+        self.mirror = Mirror(PodReader({"dovetail": settings or Settings()}), lambda: self.clock, Gangs(unknown_group))
         self.driver = Driver(self.scheduler, self.mirror, epoch="1.me", now=lambda: self.clock, log=self.log)
         self.hands = Hands()
         self.doubts = 0

@@ -14,8 +14,8 @@ from dovetail.kube.api.errors import Conflict, Forbidden, NotFound, Unavailable
 from dovetail.kube.api.retry import World
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.binder import Binder, Claimed, Fate, Outcome
-from dovetail.kube.live.reader import EPOCH, Reader
-from dovetail.kube.live.tell import Condition, Teller
+from dovetail.kube.live.reader import EPOCH, PodReader
+from dovetail.kube.live.tell import ScheduledCondition, Teller
 from dovetail.kube.log import silent
 from dovetail.kube.objects import core as objects
 from dovetail.model.decision import Decision, Share
@@ -86,7 +86,7 @@ async def _bind(
     claimed: Claimed = tuple,
     objection: Callable[[Bind, bool], str] = lambda bind, waited: "",
 ) -> Outcome:
-    pod = Reader({"dovetail": Settings()}).pod(read(waiting("a"))).pod
+    pod = PodReader({"dovetail": Settings()}).pod(read(waiting("a"))).pod
     outcomes: list[Outcome] = []
 
     async def nothing(_: object) -> str:
@@ -192,7 +192,7 @@ async def test_no_condition_follows_once_a_pod_is_about_to_be_bound() -> None:
             await go_on.wait()
             raise Unavailable("no answer")
 
-    pod = Reader({"dovetail": Settings()}).pod(read(waiting("a"))).pod
+    pod = PodReader({"dovetail": Settings()}).pod(read(waiting("a"))).pod
     slow: Any = Slow()
     teller = Teller(
         slow,
@@ -205,9 +205,9 @@ async def test_no_condition_follows_once_a_pod_is_about_to_be_bound() -> None:
         world=WORLD,
     )
     running = asyncio.create_task(teller.run())
-    teller.waits(pod, Condition("Unschedulable", "first"))
+    teller.waits(pod, ScheduledCondition("Unschedulable", "first"))
     await begun.wait()
-    teller.waits(pod, Condition("Unschedulable", "second"))
+    teller.waits(pod, ScheduledCondition("Unschedulable", "second"))
     for _ in range(20):
         await asyncio.sleep(0)
     settling = asyncio.create_task(teller.settled(pod.uid))
@@ -222,7 +222,7 @@ async def test_no_condition_follows_once_a_pod_is_about_to_be_bound() -> None:
 
 async def test_pods_are_read_as_before_with_a_stamp() -> None:
     """It asks for nothing: pods of one template share its parts, stamped or not."""
-    reader = Reader({"dovetail": Settings()})
+    reader = PodReader({"dovetail": Settings()})
     stamped = waiting("a")
     stamped["metadata"]["annotations"] = {EPOCH: "3.me"}
     first, second = reader.pod(read(waiting("a"))).pod, reader.pod(read(stamped)).pod

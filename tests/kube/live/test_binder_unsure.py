@@ -9,7 +9,7 @@ import pytest
 from dovetail.kube.api.errors import Conflict, Forbidden
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.binder import Binder, Fate, Outcome
-from dovetail.kube.live.reader import Reader
+from dovetail.kube.live.reader import PodReader
 from dovetail.model.decision import Decision, Share
 from dovetail.model.events import Bind
 from dovetail.model.reason import Reason
@@ -19,7 +19,7 @@ from tests.kube.live.test_binder_faults import LOST, NODE, WORLD, Server
 from tests.kube.logged import Logged
 
 pytestmark = pytest.mark.asyncio
-POD = Reader({"dovetail": Settings()}).pod(read(waiting("a"))).pod
+POD = PodReader({"dovetail": Settings()}).pod(read(waiting("a"))).pod
 BIND = Bind(POD, Decision(POD.uid, "n", (Share(0, "GPU-0", 1024, 1000),), Reason.OK, 0))
 
 

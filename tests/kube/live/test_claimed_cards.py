@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.binder import Fate
-from dovetail.kube.live.reader import Reader
+from dovetail.kube.live.reader import PodReader
 from dovetail.model.decision import Share
 from tests.kube.live.stage import Stage, gpu_node, read, waiting
 from tests.kube.manifests import ALLOCATED, CORES, GPU, MEM, Object, container, node
@@ -34,7 +34,7 @@ def plain_node(name: str = "n", cards: int = 1) -> Object:
 
 class TestReading:
     def held(self, item: Object) -> tuple[tuple[Share, ...] | None, str]:
-        held, problems = Reader({"dovetail": Settings()}).running(read(item))
+        held, problems = PodReader({"dovetail": Settings()}).running(read(item))
         return held.running.shares, " ".join(map(str, problems))
 
     def pod(self, *containers: Object, init: tuple[Object, ...] = ()) -> Object:

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from dovetail.kube.conversion.settings import Settings
-from dovetail.kube.live.reader import Reader
-from dovetail.kube.live.tell import Condition, Note, Teller
+from dovetail.kube.live.reader import PodReader
+from dovetail.kube.live.tell import Note, ScheduledCondition, Teller
 from dovetail.kube.log import silent
 from dovetail.model.pod import Pod
 from tests.kube.live.stage import read, waiting
@@ -74,7 +74,7 @@ async def test_an_event_about_a_pod_that_names_no_scheduler_is_dovetails() -> No
 
 
 async def test_the_scheduler_that_a_pod_names_is_read() -> None:
-    assert Reader({"dovetail": Settings()}).pod(read(waiting("a"))).pod.scheduler == "dovetail"
+    assert PodReader({"dovetail": Settings()}).pod(read(waiting("a"))).pod.scheduler == "dovetail"
 
 
 async def test_conditions_and_events_of_one_namespace_do_not_stand_before_anothers() -> None:
@@ -85,10 +85,10 @@ async def test_conditions_and_events_of_one_namespace_do_not_stand_before_anothe
         pod = Pod("many", f"p{number}", f"u{number}")
         teller.note(Note(pod, "FailedScheduling", "no room"))
         if number < 1_000:
-            teller.waits(pod, Condition("Unschedulable", "no room"))
+            teller.waits(pod, ScheduledCondition("Unschedulable", "no room"))
     few = Pod("few", "p", "u")
     teller.note(Note(few, "FailedScheduling", "no room"))
-    teller.waits(few, Condition("Unschedulable", "no room"))
+    teller.waits(few, ScheduledCondition("Unschedulable", "no room"))
     assert teller.dropped == 1_001
     running = asyncio.create_task(teller.run())
     try:

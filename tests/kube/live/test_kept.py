@@ -18,7 +18,7 @@ from dovetail.engine.scheduler import Scheduler
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live import reader as live_reader
 from dovetail.kube.live.kept import OVERHEAD, Kept
-from dovetail.kube.live.reader import MOST_TEMPLATE_BYTES, Reader
+from dovetail.kube.live.reader import MOST_TEMPLATE_BYTES, PodReader
 from dovetail.kube.objects import core as objects
 from dovetail.model import device
 from dovetail.model.decision import Share
@@ -36,8 +36,8 @@ from tests.kube.manifests import GPU, Object, card, container, node, pod
 MIB = 1 << 20
 
 
-def reader() -> Reader:
-    return Reader({"dovetail": Settings()})
+def reader() -> PodReader:
+    return PodReader({"dovetail": Settings()})
 
 
 def source(annotations: dict[str, str], name: str = "p") -> objects.Pod:

@@ -136,8 +136,8 @@ def test_joint_policies_have_one_kernel_whatever_their_device_policy() -> None:
 
 
 def test_tenants_cannot_have_more_than_so_many_pairs_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The third pair of two: interpreted; on a large cluster one decision every PACE seconds, in order."""
-    monkeypatch.setattr(under_test, "PACE", 0.01)
+    """The third pair of two: interpreted; on a large cluster one decision every INTERPRETED_PAUSE seconds, in order."""
+    monkeypatch.setattr(under_test, "INTERPRETED_PAUSE", 0.01)
 
     async def story(bench: Bench) -> None:
         bench.gate.set()
@@ -164,7 +164,7 @@ def gang(name: str, *profiles: Profile) -> Group:
 
 @pytest.mark.parametrize("profiles", [(OTHER, OTHER, OTHER), (OTHER, FGD, OTHER)], ids=["one pair", "two pairs"])
 def test_a_gang_needs_one_turn_whatever_its_size(profiles: Sequence[Profile], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(under_test, "PACE", 0.01)
+    monkeypatch.setattr(under_test, "INTERPRETED_PAUSE", 0.01)
 
     async def story(bench: Bench) -> None:
         bench.gate.set()
@@ -181,7 +181,7 @@ def test_a_gang_needs_one_turn_whatever_its_size(profiles: Sequence[Profile], mo
 
 def test_a_turn_is_kept_while_the_next_groups_have_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop may be busy for longer than a turn; turns that no group uses are few."""
-    monkeypatch.setattr(under_test, "PACE", 0.01)
+    monkeypatch.setattr(under_test, "INTERPRETED_PAUSE", 0.01)
 
     async def story(bench: Bench) -> None:
         bench.gate.set()

@@ -15,7 +15,7 @@ from dovetail.kube.api.watch import Changed, Deleted, NotServed, Replaced
 from dovetail.kube.conversion.groups import KUBERNETES
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.hami_lock import HamiLocks
-from dovetail.kube.live.pod_group_watches import POD_GROUPS
+from dovetail.kube.live.pod_group_watches import WATCHED_POD_GROUPS
 from dovetail.kube.live.sources import Sources
 from dovetail.kube.live.volume_mirror import VolumeMirror
 from dovetail.kube.objects import core as objects
@@ -56,7 +56,7 @@ def test_every_kind_of_pod_group_is_watched_and_allowed() -> None:
     assert f"/apis/{KUBERNETES}/{NEW}/podgroups" in paths
     rules = [rule for item in yaml.safe_load_all(RBAC.read_text(encoding="utf-8")) for rule in item.get("rules", ())]
     allowed = {group for rule in rules if "podgroups" in rule["resources"] for group in rule["apiGroups"]}
-    assert allowed == {group for group, _ in POD_GROUPS}
+    assert allowed == {group for group, _ in WATCHED_POD_GROUPS}
 
 
 @pytest.mark.asyncio

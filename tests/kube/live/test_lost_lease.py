@@ -13,8 +13,8 @@ import pytest
 from dovetail.kube.api.watch import Changed
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.driver import Driver
-from dovetail.kube.live.service import Options, Service
-from dovetail.kube.live.tell import Condition, Note
+from dovetail.kube.live.service import LiveScheduler, Options
+from dovetail.kube.live.tell import Note, ScheduledCondition
 from dovetail.kube.log import silent
 from dovetail.kube.objects import core as objects
 from dovetail.model.decision import Decision, Share
@@ -53,7 +53,7 @@ class Stand:
         self.server = Server()
         api: Any = self.server
         options = Options(identity="me", profiles={"dovetail": Settings()})
-        self.service = Service(api, options, now=lambda: 1000.0, log=silent)
+        self.service = LiveScheduler(api, options, now=lambda: 1000.0, log=silent)
 
     async def lead(self) -> Driver:
         await self.service.election.acquire()
@@ -78,7 +78,7 @@ class Stand:
         return Bind(pod, Decision(pod.uid, "n", (Share(0, "GPU-n-0", 1024, 1000),), Reason.OK, 0), volumes)
 
     async def condition(self) -> None:
-        self.driver.teller.waits(self.bind().pod, Condition("Unschedulable", "no room"))
+        self.driver.teller.waits(self.bind().pod, ScheduledCondition("Unschedulable", "no room"))
         await self.driver.teller.run()
 
     async def event(self) -> None:

@@ -16,7 +16,7 @@ from dovetail.kube.live.metrics_auth import (
     TOKEN_REVIEWS,
     Reviews,
 )
-from dovetail.kube.live.port import Answer, Asked
+from dovetail.kube.live.port import PortAnswer, PortRequest
 from dovetail.kube.log import Field, Level
 
 pytestmark = pytest.mark.asyncio
@@ -47,10 +47,10 @@ class Server:
         return msgspec.json.encode({"status": {"allowed": body["spec"]["user"] == "user-good"}})
 
     async def read(self, authorization: str) -> int:
-        async def serve(asked: Asked) -> Answer:
-            return Answer("numbers")
+        async def serve(asked: PortRequest) -> PortAnswer:
+            return PortAnswer("numbers")
 
-        return (await self.reviews.reviewed(serve)(Asked("/metrics", authorization))).status
+        return (await self.reviews.reviewed(serve)(PortRequest("/metrics", authorization))).status
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ import pytest
 
 from dovetail.kube.api.reflector import Health
 from dovetail.kube.live.health import Numbers, metrics
-from dovetail.kube.live.kernels import Counts
+from dovetail.kube.live.kernels import KernelCounts
 from dovetail.kube.live.metrics_text import HELP, render, written
-from dovetail.kube.live.port import Asked
-from dovetail.kube.live.service import Service
+from dovetail.kube.live.port import PortRequest
+from dovetail.kube.live.service import LiveScheduler
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABELS = r'\{[a-z]+="(?:[^"\\\n]|\\[\\"n])*"\}'
@@ -44,7 +44,7 @@ def parsed(text: str) -> dict[str, tuple[str, str, dict[str, float]]]:
     return found
 
 
-def everything(bound: int = 12_345_679, *paths: str) -> Service:
+def everything(bound: int = 12_345_679, *paths: str) -> LiveScheduler:
     """A scheduler that leads: it has every metric there is."""
     reflectors = [SimpleNamespace(path=path, health=lambda: WELL) for path in paths or ("/api/v1/pods",)]
     driver = SimpleNamespace(
@@ -61,11 +61,11 @@ def everything(bound: int = 12_345_679, *paths: str) -> Service:
         mirror=SimpleNamespace(nodes={}, pods={}, records_changed=0),
         scheduler=SimpleNamespace(waiting=()),
         driver=driver,
-        kernels=SimpleNamespace(counts=Counts(compiled=1, seconds=12.25)),
+        kernels=SimpleNamespace(counts=KernelCounts(compiled=1, seconds=12.25)),
         peers=SimpleNamespace(refused="", elsewhere=0),
         seals_records=True,
     )
-    return cast(Service, made)
+    return cast(LiveScheduler, made)
 
 
 def test_every_metric_has_a_type_and_is_explained_and_none_is_explained_that_does_not_exist() -> None:
@@ -121,5 +121,5 @@ def test_help_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.asyncio
 async def test_the_format_is_named_in_the_answer() -> None:
-    answer = await Numbers(everything()).serve(Asked("/metrics"))
+    answer = await Numbers(everything()).serve(PortRequest("/metrics"))
     assert answer.kind == "text/plain; version=0.0.4; charset=utf-8"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail.kube.live.patience import FORGET, LONGEST, Patience
+from dovetail.kube.live.patience import FORGET_AFTER_SECONDS, LONGEST_WAIT_SECONDS, Patience
 
 WEB = "Deployment/default/web"
 
@@ -28,9 +28,9 @@ def test_it_never_waits_longer_than_five_minutes_and_forgives() -> None:
     patience = Patience()
     for n in range(40):
         patience.refused(WEB, float(n), "OutOfcpu")
-    assert patience.wait(WEB, 39.0) == LONGEST
-    assert patience.wait(WEB, 39.0 + FORGET) == 0.0
-    assert patience.refused(WEB, 39.0 + 2 * FORGET, "OutOfcpu") == 0.0
+    assert patience.wait(WEB, 39.0) == LONGEST_WAIT_SECONDS
+    assert patience.wait(WEB, 39.0 + FORGET_AFTER_SECONDS) == 0.0
+    assert patience.refused(WEB, 39.0 + 2 * FORGET_AFTER_SECONDS, "OutOfcpu") == 0.0
 
 
 def test_it_says_how_often_and_why() -> None:

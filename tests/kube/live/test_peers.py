@@ -15,8 +15,8 @@ from dovetail.cli.commands.scheduler import scheduler
 from dovetail.kube.api.errors import Forbidden
 from dovetail.kube.api.retry import World
 from dovetail.kube.live.election import OtherNames, Terms
-from dovetail.kube.live.lease import Lease, Marks, Meta, Spec
-from dovetail.kube.live.peers import LONGEST, MOST_MARKS, REMIND, Overlap, Peers, disjoint
+from dovetail.kube.live.lease import Lease, LeaseMeta, LeaseSpec, Marks
+from dovetail.kube.live.peers import LONGEST_LEASE_SECONDS, MOST_MARKS, REMIND, Overlap, Peers, disjoint
 from dovetail.kube.live.times import to_microsecond
 from dovetail.kube.log import ERROR, INFO, Field, Level
 from tests.kube.live.test_election import Clock, Leases, candidate
@@ -30,8 +30,8 @@ def _lease(name: str, acquired: float = 0.0, renewed: float = 0.0, **more: Any) 
     marks = Marks((name,), more.get("selector", ()))
     times = to_microsecond(NOW + acquired), to_microsecond(NOW + renewed)
     return Lease(
-        Meta(name, more.get("namespace", "kube-system"), "", marks.metadata()["annotations"]),
-        Spec(more.get("holder", name), more.get("seconds", 15), *times, 0),
+        LeaseMeta(name, more.get("namespace", "kube-system"), "", marks.metadata()["annotations"]),
+        LeaseSpec(more.get("holder", name), more.get("seconds", 15), *times, 0),
     )
 
 
@@ -283,14 +283,14 @@ async def test_the_configured_namespaces_are_looked_at_where_all_may_not_be() ->
 
 async def test_a_duration_without_end_is_not_believed() -> None:
     cluster = Cluster(_lease("old", seconds=2**31 - 1))
-    assert LONGEST <= await cluster.until_alone() < LONGEST + 6
+    assert LONGEST_LEASE_SECONDS <= await cluster.until_alone() < LONGEST_LEASE_SECONDS + 6
 
 
 async def test_every_duration_that_can_be_configured_is_believed() -> None:
     """A Dovetail with a long Lease renews it seldom, and must not be taken for dead in between."""
     (seconds,) = [option for option in scheduler.params if option.name == "lease_seconds"]
     assert isinstance(seconds.type, click.IntRange)
-    assert seconds.type.max == LONGEST
+    assert seconds.type.max == LONGEST_LEASE_SECONDS
 
 
 async def test_a_renewal_far_in_the_future_counts_only_once_the_lease_changes() -> None:

@@ -8,11 +8,11 @@ import msgspec
 
 from dovetail.kube.api.watch import NotServed, Replaced
 from dovetail.kube.conversion.groups import Standing
-from dovetail.kube.live.pod_group_watches import POD_GROUPS, PodGroupWatches
+from dovetail.kube.live.pod_group_watches import WATCHED_POD_GROUPS, PodGroupWatches
 from dovetail.kube.objects import core as objects
 from tests.kube.live.stage import Stage, gpu_node, waiting
 
-KIND = POD_GROUPS[0]
+KIND = WATCHED_POD_GROUPS[0]
 
 
 class Fake:

@@ -8,27 +8,27 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from dovetail.kube.live.port import MAX_REQUEST_BYTES, Answer, Asked, Port
+from dovetail.kube.live.port import MAX_REQUEST_BYTES, HttpPort, PortAnswer, PortRequest
 
 pytestmark = pytest.mark.asyncio
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-async def _say(asked: Asked) -> Answer:
-    return Answer(f"{asked.path} {asked.authorization}".strip())
+async def _say(asked: PortRequest) -> PortAnswer:
+    return PortAnswer(f"{asked.path} {asked.authorization}".strip())
 
 
-async def _fail(asked: Asked) -> Answer:
+async def _fail(asked: PortRequest) -> PortAnswer:
     raise RuntimeError("a secret")
 
 
-async def _never(asked: Asked) -> Answer:
+async def _never(asked: PortRequest) -> PortAnswer:
     await asyncio.sleep(60)
-    return Answer("late")
+    return PortAnswer("late")
 
 
 class Visitor:
-    def __init__(self, port: Port, number: int) -> None:
+    def __init__(self, port: HttpPort, number: int) -> None:
         self.port, self._number = port, number
         self._streams: list[Streams] = []
 
@@ -51,7 +51,7 @@ class Visitor:
 
 @asynccontextmanager
 async def visiting(seconds: float = 5.0, most: int = 128) -> AsyncIterator[Visitor]:
-    port = Port({"/healthz": _say, "/fails": _fail, "/never": _never}, seconds=seconds, most=most)
+    port = HttpPort({"/healthz": _say, "/fails": _fail, "/never": _never}, seconds=seconds, most=most)
     async with port.listening("127.0.0.1", 0) as server:
         visitor = Visitor(port, server.sockets[0].getsockname()[1])
         try:

@@ -15,15 +15,15 @@ from dovetail.kube.conversion import reading
 from dovetail.kube.conversion.requests import pod_from
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.mirror import Mirror
-from dovetail.kube.live.reader import Reader
+from dovetail.kube.live.reader import PodReader
 from dovetail.kube.objects import core as objects
 from dovetail.model.events import NodeChanged, NodeGone
 from dovetail.model.pod import Pod
 from tools.controlplane.objects import gpu_limits, node, pod
 
 
-def _reader() -> Reader:
-    return Reader({"dovetail": Settings()})
+def _reader() -> PodReader:
+    return PodReader({"dovetail": Settings()})
 
 
 def _pod(name: str = "a", **changes: Any) -> objects.Pod:
@@ -129,7 +129,7 @@ def test_a_node_that_comes_again_is_heard_though_it_says_the_same() -> None:
 
 
 def test_pods_of_a_pool_are_placed_on_its_nodes_only_and_stay_the_same_when_bound() -> None:
-    reader = Reader({"dovetail": Settings()}, (("pool", "a"),))
+    reader = PodReader({"dovetail": Settings()}, (("pool", "a"),))
     waiting = reader.pod(_pod(spec={"nodeSelector": {"disk": "ssd"}})).pod
     assert waiting.node_rules.selector == (("disk", "ssd"), ("pool", "a"))
     marked = {"dovetail.dev/bound-by": "kube-system/dovetail-scheduler"}

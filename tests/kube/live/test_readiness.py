@@ -9,15 +9,15 @@ import pytest
 
 from dovetail.kube.api.reflector import Health
 from dovetail.kube.live.health import SILENT_AFTER, STALE_AFTER, metrics, readiness
-from dovetail.kube.live.kernels import Counts
-from dovetail.kube.live.service import Service
+from dovetail.kube.live.kernels import KernelCounts
+from dovetail.kube.live.service import LiveScheduler
 
 WELL = Health(
     synced=True, served=True, connected=True, quiet=1, age=1, failures=0, lists=1, broken=0, error="refused once"
 )
 
 
-def _service(health: Health, ready: bool = True) -> Service:
+def _service(health: Health, ready: bool = True) -> LiveScheduler:
     reflector = SimpleNamespace(path="/api/v1/pods", health=lambda: health)
     empty = SimpleNamespace(nodes={}, pods={}, waiting=())
     state = "ready" if ready else "listing the cluster"
@@ -28,10 +28,10 @@ def _service(health: Health, ready: bool = True) -> Service:
         mirror=empty,
         scheduler=empty,
         driver=None,
-        kernels=SimpleNamespace(counts=Counts()),
+        kernels=SimpleNamespace(counts=KernelCounts()),
         peers=SimpleNamespace(refused="", elsewhere=0),
     )
-    return cast(Service, made)
+    return cast(LiveScheduler, made)
 
 
 def _health(**changes: Any) -> Health:

@@ -20,7 +20,7 @@ from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live import reasons
 from dovetail.kube.live.known import Known, Stand
 from dovetail.kube.live.mirror import Mirror
-from dovetail.kube.live.reader import Reader
+from dovetail.kube.live.reader import PodReader
 from dovetail.kube.live.reasons import Reasons
 from dovetail.kube.live.volume_mirror import TYPES, VolumeMirror
 from dovetail.model.decision import Decision
@@ -193,7 +193,7 @@ def waiting_gang(size: int, minimum: int, monkeypatch: pytest.MonkeyPatch) -> tu
     """A gang that has arrived in a cluster of one card, and is to be looked at."""
     scheduler, key = cluster(node("n", card("a"))), "PodGroup/ml/g@scheduling.x-k8s.io"
     pods = tuple(replace(pod(f"p{n}", ask(1, 9000)), group=key) for n in range(size))
-    mirror = Mirror(Reader({"dovetail": Settings()}), lambda: 0.0, Gangs("wait"))
+    mirror = Mirror(PodReader({"dovetail": Settings()}), lambda: 0.0, Gangs("wait"))
     mirror.pods.update({one.uid: Known(one.key, Stand.WAITS, "1", one, None) for one in pods})
     monkeypatch.setattr(mirror.gangs, "standing", lambda api_group: Standing.LISTED)
     told_by = Reasons(scheduler, lambda: 0.0)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dovetail.kube.live.binder import Fate
-from dovetail.kube.live.refusals import LONGEST_PAUSE
-from dovetail.kube.live.tell import Condition
+from dovetail.kube.live.refusals import LONGEST_REFUSAL_PAUSE
+from dovetail.kube.live.tell import ScheduledCondition
 from dovetail.model.events import Bind
 from tests.kube.live.stage import Stage, bound, gpu_node, waiting
 from tests.kube.manifests import Object
@@ -44,7 +44,7 @@ async def _again(stage: Stage, bind: Bind) -> None:
     await stage.settle()
 
 
-def _saying(item: Object, condition: Condition, version: int) -> Object:
+def _saying(item: Object, condition: ScheduledCondition, version: int) -> Object:
     said = {"type": "PodScheduled", "status": "False", **condition._asdict()}
     return {**item, "metadata": {**item["metadata"], "resourceVersion": str(version)}, "status": {"conditions": [said]}}
 
@@ -67,17 +67,17 @@ async def test_the_pod_says_why_and_the_event_comes_when_that_changes(
             await _again(stage, await _refuse(stage, message, fate))
         assert len(stage.hands.binds) == 5
         assert _kinds(stage) == [(word, DENIED), (word, "other")]
-        assert stage.hands.conditions == {"uid-a": Condition(word, "other")}
+        assert stage.hands.conditions == {"uid-a": ScheduledCondition(word, "other")}
 
 
 async def test_what_it_said_before_is_overwritten(pauses: list[float]) -> None:
     async with Stage() as stage:
-        before = Condition("Unschedulable", "0/0 nodes are available: the cluster has no nodes.")
+        before = ScheduledCondition("Unschedulable", "0/0 nodes are available: the cluster has no nodes.")
         stage.pods(_saying(waiting("a"), before, 1))
         stage.nodes(gpu_node())
         await stage.settle()
         await _refuse(stage)
-        assert stage.hands.conditions == {"uid-a": Condition("BindingRefused", DENIED)}
+        assert stage.hands.conditions == {"uid-a": ScheduledCondition("BindingRefused", DENIED)}
 
 
 async def test_that_it_says_why_does_not_bring_it_back_before_its_time(pauses: list[float]) -> None:
@@ -138,5 +138,5 @@ async def test_pauses_grow_to_a_minute_and_stay_there(pauses: list[float]) -> No
         for _ in range(1_100):  # powers of two end at 1,024
             stage.answer(Fate.REFUSED, stage.hands.binds[0], message=DENIED)
         asked = [pause for pause in pauses if pause >= 1.0]
-        assert asked[:7] == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, LONGEST_PAUSE]
-        assert asked[-1] == LONGEST_PAUSE
+        assert asked[:7] == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, LONGEST_REFUSAL_PAUSE]
+        assert asked[-1] == LONGEST_REFUSAL_PAUSE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dovetail.kube.conversion.settings import Settings
-from dovetail.kube.live.reader import Reader
+from dovetail.kube.live.reader import PodReader
 from tests.kube.live.stage import Stage, gpu_node, read, waiting
 from tests.kube.manifests import GPU, MEM, Object
 
@@ -102,7 +102,7 @@ async def test_an_event_has_one_name_for_one_pod_and_text() -> None:
 
 
 async def test_replicas_with_and_without_a_slip_are_read_apart() -> None:
-    reader = Reader({"dovetail": Settings()})
+    reader = PodReader({"dovetail": Settings()})
     right, label = waiting("a"), waiting("b", labels={"hami.io/gpu-scheduler-policy": "binpack"})
     for item, wrong in ((right, 0), (label, 1), (slipping("c", annotations={"hami.oi/gpu-scheduler-policy": "x"}), 1)):
         found = [problem for problem in reader.pod(read(item)).problems if problem.severity == "warning"]

@@ -30,7 +30,7 @@ from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.driver import Driver
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.namespaces import Namespaces
-from dovetail.kube.live.reader import Reader
+from dovetail.kube.live.reader import PodReader
 from dovetail.kube.live.reasons import Reasons
 from dovetail.kube.live.remarks import Remarks
 from dovetail.kube.log import ERROR
@@ -42,8 +42,8 @@ BAD = "bad"  # how the name of a poisoned object begins
 
 # Where poison acts: class, method, which argument is, or leads to, the object's name.
 OF_PODS: dict[str, tuple[type, str, Callable[..., str]]] = {
-    "read": (Reader, "pod", lambda self, source, *_, **__: source.metadata.name),
-    "claimed": (Reader, "claimed", lambda self, source: source.metadata.name),
+    "read": (PodReader, "pod", lambda self, source, *_, **__: source.metadata.name),
+    "claimed": (PodReader, "claimed", lambda self, source: source.metadata.name),
     "signature": (Requests, "signature", lambda self, pod: pod.name),
     "rules": (Related, "concerns", lambda self, pod: pod.name),
     "refusals": (Related, "refusals", lambda self, pod: pod.name),
@@ -61,8 +61,8 @@ OF_PODS: dict[str, tuple[type, str, Callable[..., str]]] = {
     "remarks": (Remarks, "about", lambda self, pod, *_: pod.name),
 }
 OF_NODES: dict[str, tuple[type, str, Callable[..., str]]] = {
-    "read": (Reader, "node", lambda self, source: source.metadata.name),
-    "gist": (Reader, "gist", lambda self, source: source.metadata.name),
+    "read": (PodReader, "node", lambda self, source: source.metadata.name),
+    "gist": (PodReader, "gist", lambda self, source: source.metadata.name),
     "written": (NodeRows, "write", lambda self, row, node, active, held: node.name if active else ""),
     "cards": (
         NodeRows,
@@ -196,7 +196,7 @@ async def test_a_running_pod_that_cannot_be_read_stays_charged(monkeypatch: pyte
     if point == "recorded_shares":
         monkeypatch.setattr("dovetail.kube.conversion.records.recorded_shares", _raise)
     else:
-        monkeypatch.setattr(Reader, point, _only_bad(getattr(Reader, point)))
+        monkeypatch.setattr(PodReader, point, _only_bad(getattr(PodReader, point)))
     async with Stage() as stage:
         stage.nodes(gpu_node(cards=2))
         stage.pods(item, waiting("a"), waiting("b"))
@@ -215,7 +215,7 @@ def _raise(*_: Any) -> Any:
 
 
 def _only_bad(original: Callable[..., Any]) -> Callable[..., Any]:
-    def read(self: Reader, source: objects.Pod, *rest: Any, **more: Any) -> Any:
+    def read(self: PodReader, source: objects.Pod, *rest: Any, **more: Any) -> Any:
         return _raise() if source.metadata.name == "bad" else original(self, source, *rest, **more)
 
     return read
@@ -244,7 +244,7 @@ async def test_a_running_pod_that_cannot_be_booked_stays_charged(monkeypatch: py
 
 @pytest.mark.asyncio
 async def test_what_people_see_of_a_pod_that_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Reader, "pod", _only_bad(Reader.pod))
+    monkeypatch.setattr(PodReader, "pod", _only_bad(PodReader.pod))
     async with Stage() as stage:
         stage.nodes(gpu_node(cards=2))
         stage.pods(waiting("bad"), waiting("good"))
@@ -322,7 +322,7 @@ async def test_the_safety_net_leaves_pods_alone_that_are_set_aside(monkeypatch: 
 
 
 def test_a_bad_namespace_or_pod_group_is_taken_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    mirror = Mirror(Reader({"dovetail": Settings()}), lambda: 0.0)
+    mirror = Mirror(PodReader({"dovetail": Settings()}), lambda: 0.0)
     group = objects.PodGroup(metadata=objects.Meta(name="g", namespace="ml"), spec=objects.PodGroupSpec(min_member=2))
     api_group = "scheduling.x-k8s.io"
     mirror.hear_pod_groups([Replaced([group], [])], api_group)

@@ -28,7 +28,7 @@ from dovetail.kube.live.binder import Binder
 from dovetail.kube.live.driver import Driver
 from dovetail.kube.live.hami_lock import HamiLocks
 from dovetail.kube.live.mirror import Mirror
-from dovetail.kube.live.reader import Reader
+from dovetail.kube.live.reader import PodReader
 from dovetail.kube.live.sources import Sources
 from dovetail.kube.live.tell import Teller
 from dovetail.kube.live.volume_mirror import VolumeMirror
@@ -98,7 +98,7 @@ class _Live:
 
     def __init__(self) -> None:
         self.scheduler = Scheduler(mode="interpreted", device_resources=OPTIONS.device_resources)
-        self.mirror = Mirror(Reader({"dovetail": SETTINGS}), lambda: LATER)
+        self.mirror = Mirror(PodReader({"dovetail": SETTINGS}), lambda: LATER)
         self.log, self.hands = Logged(), Hands()
         self.driver = Driver(self.scheduler, self.mirror, epoch="1.me", now=lambda: LATER, log=self.log)
         self.driver.binder, self.driver.teller = cast(Binder, self.hands), cast(Teller, self.hands)

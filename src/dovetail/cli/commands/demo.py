@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dovetail.cli.errors import Refused
-from dovetail.cli.options import Asked, color_option, engine_option, output_option
+from dovetail.cli.options import ClusterOptions, color_option, engine_option, output_option
 from dovetail.cli.output.progress import progress
 from dovetail.cli.output.terminal import echo, echo_styled
 
@@ -108,7 +108,7 @@ def _plan(scenario: Scenario, engine: str) -> PlanReport:
     from dovetail.cli import planning
 
     files = (str(folder() / "cluster.yaml"), str(folder() / scenario.file))
-    case = planning.read(Asked(filenames=files, engine=engine))
+    case = planning.read(ClusterOptions(filenames=files, engine=engine))
     with progress(planning.activity(case)):
         return planning.plan(case)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dovetail.cli.errors import Refused
-from dovetail.cli.options import Asked, color_option, connection_options, seal_key_option
+from dovetail.cli.options import ClusterOptions, color_option, connection_options, seal_key_option
 from dovetail.cli.output.terminal import echo, echo_styled, say
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def doctor(
     except ModuleNotFoundError as error:
         raise Refused(f"{error.name} is not installed: pip install 'dovetail[live]'") from error
 
-    asked = Asked(filenames=filenames, config=config, device_config=device_config)
+    asked = ClusterOptions(filenames=filenames, config=config, device_config=device_config)
     examined = examining.examine(
         examining.Examination(asked, names, kubeconfig, context, seal_key_file, lease=(lease_namespace, lease_name))
     )

@@ -8,7 +8,7 @@ import click
 
 from dovetail.cli.ending import ends_soon
 from dovetail.cli.errors import ALL_PLACED, BAD_INPUT, SOMETHING_PENDING
-from dovetail.cli.options import Asked, cluster_options
+from dovetail.cli.options import ClusterOptions, cluster_options
 from dovetail.cli.output.progress import progress
 from dovetail.cli.output.terminal import echo, echo_styled, say
 
@@ -41,7 +41,7 @@ def explain(context: click.Context, /, target: tuple[str, ...], output: str, **a
         from dovetail.model.reason import Reason
 
         wanted = explaining.parse_target(target, asked["namespace"])
-        case = planning.read(Asked(**asked))
+        case = planning.read(ClusterOptions(**asked))
     with progress(planning.activity(case)):
         answer = explaining.answer(case, wanted)
     found, wide = answer.about, output == "wide"

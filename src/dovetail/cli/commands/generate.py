@@ -12,17 +12,17 @@ from dovetail.cli.options import color_option
 from dovetail.cli.output.progress import progress
 from dovetail.cli.output.terminal import echo, one_line
 from dovetail.sim.trace import TraceError
-from dovetail.sim.workload import DEFAULT_CLUSTER, Workload
+from dovetail.sim.workload import DEFAULT_CLUSTER, WorkloadParameters
 
 if TYPE_CHECKING:
     from dovetail.cli.options import Function
     from dovetail.sim.trace import Machine, Trace
 
-DEFAULTS = Workload()
-SUFFIXES = {"csv": ".csv", "jsonl": ".jsonl"}
+DEFAULT_WORKLOAD = WorkloadParameters()
+SUFFIX_OF_FORMAT = {"csv": ".csv", "jsonl": ".jsonl"}
 
 # parameter -> its help text
-WORDS = {
+HELP_TEXTS = {
     "jobs": "How many jobs.",
     "seed": "The same seed and options give the same files, byte for byte, on any machine.",
     "load": "GPU-hours asked for, in parts of what the cluster has while jobs arrive. Sets how fast they come.",
@@ -47,10 +47,10 @@ WORDS = {
 def _workload_options(function: Function) -> Function:
     """Add the options of a workload.
 
-    Workload checks their ranges itself, so that callers without a command line get it too.
+    WorkloadParameters checks their ranges itself, so that callers without a command line get it too.
     """
-    for name, words in reversed(WORDS.items()):
-        default = getattr(DEFAULTS, name)
+    for name, words in reversed(HELP_TEXTS.items()):
+        default = getattr(DEFAULT_WORKLOAD, name)
         kind = int if isinstance(default, int) else float
         shown = f"{default:g}"
         option = click.option(_flag(name), type=kind, default=default, help=f"{words}  [default: {shown}]", metavar="N")
@@ -78,7 +78,7 @@ def _flag(name: str) -> str:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(list(SUFFIXES)),
+    type=click.Choice(list(SUFFIX_OF_FORMAT)),
     default="csv",
     show_default=True,
     help="Of the files in -o DIR.",
@@ -126,10 +126,10 @@ def generate(
     echo("\n".join(map(one_line, [*_summary(trace), *written])))
 
 
-def _workload(parameters: dict[str, Any]) -> Workload:
+def _workload(parameters: dict[str, Any]) -> WorkloadParameters:
     """The workload. Errors name the options as users type them."""
     try:
-        return Workload(**parameters)
+        return WorkloadParameters(**parameters)
     except TraceError as error:
         named = (line.split(":", 1) for line in error.lines)
         raise Refused(*(" + ".join(map(_flag, names.split(" + "))) + f":{rest}" for names, rest in named)) from error
@@ -140,12 +140,12 @@ def _targets(out: Path | None, jobs: Path | None, nodes: Path | None, form: str)
     if out is None and jobs is None and nodes is None:
         raise Refused("nothing says where to write; add -o DIR, or --jobs-out and --nodes-out")
     if out is not None:
-        if out.suffix in (".gz", *SUFFIXES.values()):
+        if out.suffix in (".gz", *SUFFIX_OF_FORMAT.values()):
             raise Refused(
                 f"{out}: -o takes a folder; say --jobs-out for the jobs file and --nodes-out for the nodes file"
             )
-        jobs = jobs or out / f"jobs{SUFFIXES[form]}"
-        nodes = nodes or out / f"nodes{SUFFIXES[form]}"
+        jobs = jobs or out / f"jobs{SUFFIX_OF_FORMAT[form]}"
+        nodes = nodes or out / f"nodes{SUFFIX_OF_FORMAT[form]}"
     if jobs is not None and jobs == nodes:
         raise Refused(f"{jobs}: jobs and nodes need a file each; change --jobs-out or --nodes-out")
     return jobs, nodes

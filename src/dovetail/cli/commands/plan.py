@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from dovetail.cli.ending import ends_soon
-from dovetail.cli.options import Asked, cluster_options
+from dovetail.cli.options import ClusterOptions, cluster_options
 from dovetail.cli.output.progress import progress
 from dovetail.cli.output.terminal import echo, echo_styled
 
@@ -35,7 +35,7 @@ def plan(context: click.Context, /, output: str, **asked: Any) -> None:
         from dovetail.cli import planning
         from dovetail.cli.output import encoding, plan_json, plan_table
 
-        case = planning.read(Asked(**asked))
+        case = planning.read(ClusterOptions(**asked))
     with progress(planning.activity(case)):
         made = planning.plan(case)
     if output in encoding.FORMATS:

@@ -7,7 +7,13 @@ from pathlib import Path
 import click
 
 from dovetail.cli.errors import Refused
-from dovetail.cli.options import Asked, complete_policy, connection_options, seal_key_option, unknown_pod_group_option
+from dovetail.cli.options import (
+    ClusterOptions,
+    complete_policy,
+    connection_options,
+    seal_key_option,
+    unknown_pod_group_option,
+)
 
 LOCKS = ("auto", "always", "never")
 METRICS_AUTH = ("none", "apiserver")
@@ -185,11 +191,11 @@ def scheduler(
     the same nodes, 2 the configuration is wrong.
     """
     try:
-        from dovetail.cli.live import Run, run
+        from dovetail.cli.live import LiveOptions, run
     except ModuleNotFoundError as error:
         raise Refused(f"{error.name} is not installed: pip install 'dovetail[live]'") from error
 
-    asked = Asked(
+    asked = ClusterOptions(
         node_policy=node_policy,
         gpu_policy=gpu_policy,
         config=config,
@@ -199,7 +205,7 @@ def scheduler(
     )
     raise SystemExit(
         run(
-            Run(
+            LiveOptions(
                 asked=asked,
                 names=names,
                 kubeconfig=Path(kubeconfig) if kubeconfig else None,

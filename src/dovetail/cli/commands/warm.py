@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dovetail.cli.errors import Refused
-from dovetail.cli.options import Asked
+from dovetail.cli.options import ClusterOptions
 from dovetail.cli.output.terminal import echo
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _wanted(policies: tuple[str, ...], config: str | None) -> list[Pair]:
     from dovetail.kube.live import warm as workshop
     from dovetail.kube.objects.problems import Problems
 
-    given, settings = settle(Asked(config=config), Problems())
+    given, settings = settle(ClusterOptions(config=config), Problems())
     profiles = scheduler_profiles(given, settings, (), str(config)) or {"": settings}
     try:
         named = [workshop.read(text) for text in policies]

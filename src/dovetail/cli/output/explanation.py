@@ -15,11 +15,11 @@ from dovetail.engine.why.verdict import Verdict, blocking
 from dovetail.kube.objects.problems import Problem
 from dovetail.model.decision import Share
 from dovetail.model.order import as_people_count
-from dovetail.model.reason import POD_LEVEL, Reason, name, sentence
+from dovetail.model.reason import POD_LEVEL_REASONS, Reason, name, sentence
 from dovetail.policies.titles import gpu_policy, is_joint
 from dovetail.whatif.explain import ExplainedPod
 
-MOST_NODES = 5  # runners-up and refusals shown, unless wide
+MAX_NODES_SHOWN = 5  # runners-up and refusals shown, unless wide
 
 Json = dict[str, Any]
 
@@ -105,7 +105,7 @@ def _runners_up(answer: ExplainedPod, wide: bool) -> Iterator[str]:
     fitting = [verdict for verdict in answer.explanation.verdicts if verdict.reason == Reason.OK]
     yield ""
     yield f"Why here: {count(len(fitting), 'node')} could take it; the policy {answer.pod.profile.node} ranks them"
-    shown = fitting if wide else fitting[: MOST_NODES + 1]
+    shown = fitting if wide else fitting[: MAX_NODES_SHOWN + 1]
     rows = [("→" if v.node == answer.node.name else "", v.node, _score(v.score)) for v in shown]
     yield table.render(("", "NODE", "SCORE"), rows, right=(2,), indent="  ")
     if len(shown) < len(fitting):
@@ -159,7 +159,7 @@ def _why_pending(answer: ExplainedPod) -> str:
     assert answer.decision is not None
     if answer.why or answer.explanation is None:
         return answer.why
-    if answer.decision.reason in POD_LEVEL:
+    if answer.decision.reason in POD_LEVEL_REASONS:
         return sentence(answer.decision.reason)
     if answer.pod.own_node in [verdict.node for verdict in answer.explanation.verdicts]:
         return f"its own node {answer.pod.own_node} cannot take it"

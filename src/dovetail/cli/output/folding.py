@@ -8,7 +8,7 @@ from typing import TypeVar
 from dovetail.model.order import as_people_count
 
 Item = TypeVar("Item")
-FEW = 2  # up to this many names are all written
+MAX_NAMES_LISTED = 2  # up to this many names are all written
 
 
 def folded(items: Iterable[Item], key: Callable[[Item], Hashable | None]) -> list[list[Item]]:
@@ -31,5 +31,5 @@ def names_of(names: Sequence[str]) -> str:
     first, last = ordered[0], ordered[-1]
     stem = first.rpartition("-")[0]
     short = last[len(stem) :] if stem and all(name.rpartition("-")[0] == stem for name in ordered) else last
-    between = ", " if len(ordered) <= FEW else " … "
+    between = ", " if len(ordered) <= MAX_NAMES_LISTED else " … "
     return f"{first}{between}{short} ({len(ordered):,})"

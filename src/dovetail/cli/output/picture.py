@@ -15,7 +15,7 @@ from dovetail.cli.output.amounts import card_index, card_mib, count
 from dovetail.engine.usage import CardUse, NodeUse, own_cards
 from dovetail.model.order import as_people_count, natural
 
-WIDTH = 32  # cells of a bar
+BAR_WIDTH = 32  # cells of a bar
 MOST_BARS = 64  # cards drawn as bars; more become a cell each
 MOST_CELLS = 4096  # cards drawn as cells; more become a histogram
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red", "bright_cyan", "bright_magenta", "bright_yellow")
@@ -91,15 +91,15 @@ def _bar(card: CardUse, held: Sequence[tuple[str, int]], colours: Mapping[str, s
     parts, edge, sum_mib = [], 0, 0
     for at, (pod, memory) in enumerate(held):
         sum_mib += memory
-        end = min(WIDTH, max(round(WIDTH * sum_mib / whole), edge + 1))
+        end = min(BAR_WIDTH, max(round(BAR_WIDTH * sum_mib / whole), edge + 1))
         parts.append(click.style(ink.fills[at % len(ink.fills)] * (end - edge), fg=colours[pod]))
         edge = end
     used_by_others = card.memory_used_mib - sum_mib
     if used_by_others > 0:
-        end = min(WIDTH, max(round(WIDTH * card.memory_used_mib / whole), edge + 1))
+        end = min(BAR_WIDTH, max(round(BAR_WIDTH * card.memory_used_mib / whole), edge + 1))
         parts.append(click.style(ink.other * (end - edge), dim=True))
         edge = end
-    parts.append(click.style(ink.free * (WIDTH - edge), dim=True))
+    parts.append(click.style(ink.free * (BAR_WIDTH - edge), dim=True))
     return ink.left + "".join(parts) + ink.right
 
 

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 
 from dovetail.model.visible import visible
 
-PATIENCE = 2.0  # seconds
+SHOW_AFTER_SECONDS = 2.0  # seconds
 BAR = 24  # characters
 What = str | Callable[[], str]  # a function is called every second for the current text
 
 
 @contextmanager
-def progress(what: What, patience: float = PATIENCE) -> Iterator[None]:
+def progress(what: What, patience: float = SHOW_AFTER_SECONDS) -> Iterator[None]:
     """Show the activity and its duration while the block runs; erase the line at the end."""
     if not sys.stderr.isatty():
         yield

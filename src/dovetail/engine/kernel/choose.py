@@ -35,6 +35,7 @@ from dovetail.policies.rows import (
     ASK_RULE,
     ASK_VENDOR,
     CARD_MEMORY,
+    CARD_VENDOR,
     CARDS,
     COMPUTE,
     FIRST_ASK,
@@ -49,7 +50,6 @@ from dovetail.policies.rows import (
     NUMA,
     NUMA_BIND,
     SLOTS,
-    VENDOR,
     WEIGHT_COMPUTE,
     WEIGHT_MEMORY,
     WEIGHT_SLOTS,
@@ -131,7 +131,7 @@ def order_cards(
     alone = style[STYLE_ALONE]
     count = 0
     for d in range(rows.fact[i, CARDS]):
-        if rows.card[i, d, VENDOR] != wants.ask[a, ASK_VENDOR]:
+        if rows.card[i, d, CARD_VENDOR] != wants.ask[a, ASK_VENDOR]:
             continue
         card = see_card(rows, wants, i, d, s, a, held, draw)
         work.keys[d, 0] = style[STYLE_NUMA_SIGN] * card.numa if bound else 0.0
@@ -312,7 +312,7 @@ def enough_cards(rows: Rows, wants: Wants, i: int, a: int, style: Ints) -> int:
     for d in range(rows.fact[i, CARDS]):
         if not card_fits(rows, wants, i, d, a, style[STYLE_IDLE_ONLY]):
             continue
-        if rows.card[i, d, VENDOR] == wants.ask[a, ASK_VENDOR]:
+        if rows.card[i, d, CARD_VENDOR] == wants.ask[a, ASK_VENDOR]:
             found += 1
             if found == count:
                 return 0
@@ -323,7 +323,7 @@ def last_refusal(rows: Rows, wants: Wants, i: int, a: int, style: Ints) -> int:
     """The reason of the vendor's last card."""
     held, reason = rows.held[i], 0
     for d in range(rows.fact[i, CARDS]):
-        if rows.card[i, d, VENDOR] == wants.ask[a, ASK_VENDOR]:
+        if rows.card[i, d, CARD_VENDOR] == wants.ask[a, ASK_VENDOR]:
             reason = card_refusal(rows, wants, i, d, a, held, style[STYLE_IDLE_ONLY], UNLIMITED, UNLIMITED)
     return int(reason)
 

@@ -10,33 +10,33 @@ from dovetail.policies.rows import (
     ASK_RULE,
     ASK_VENDOR,
     ASK_WHOLE,
+    CARD_KIND,
     CARD_MEMORY,
+    CARD_VENDOR,
     CARDS,
     COMPUTE,
     CORDONED,
-    CPU,
+    CPU_COLUMN,
     FLAGS,
     FREE_COMPUTE,
     FREE_MEMORY,
-    KIND,
     LAST_NEED,
-    MEMORY,
+    MEMORY_COLUMN,
     MIG_CARD,
     MIG_NODE,
     NODE_FLAGS,
     NOUSE_FROM,
     NOUSE_TO,
-    PODS,
+    PODS_COLUMN,
     QUARANTINED,
     SLOTS,
     STOCK,
-    STORAGE,
+    STORAGE_COLUMN,
     UNHEALTHY,
     UNSETTLED,
     USE_FROM,
     USE_TO,
     UUID,
-    VENDOR,
     Ints,
     Rows,
     Wants,
@@ -86,13 +86,13 @@ def node_shortage(rows: Rows, wants: Wants, i: int, s: int) -> int:
     for r in range(wants.shape[s, LAST_NEED]):
         need = wants.need[s, r]
         if need > 0 and rows.enforced[r] == 1 and rows.used[i, r] + need > rows.cap[i, r]:
-            if r == CPU:
+            if r == CPU_COLUMN:
                 return _CPU
-            if r == MEMORY:
+            if r == MEMORY_COLUMN:
                 return _MEMORY
-            if r == STORAGE:
+            if r == STORAGE_COLUMN:
                 return _STORAGE
-            return _PODS if r == PODS else _EXTENDED
+            return _PODS if r == PODS_COLUMN else _EXTENDED
     return 0
 
 
@@ -100,7 +100,7 @@ def vendor_cards(rows: Rows, i: int, vendor: int) -> int:
     """The number of cards that the node registers, without cards that only pods name."""
     count = 0
     for d in range(rows.fact[i, CARDS]):
-        if rows.card[i, d, VENDOR] == vendor and rows.card[i, d, FLAGS] & QUARANTINED == 0:
+        if rows.card[i, d, CARD_VENDOR] == vendor and rows.card[i, d, FLAGS] & QUARANTINED == 0:
             count += 1
     return count
 
@@ -143,7 +143,7 @@ def card_refusal(
     if flags & CORDONED:
         return _CORDONED
     rule = wants.ask[a, ASK_RULE]
-    if wants.kind_ok[rule, rows.card[i, d, KIND]] == 0:
+    if wants.kind_ok[rule, rows.card[i, d, CARD_KIND]] == 0:
         return _TYPE
     if not uuid_accepted(wants, rule, rows.card[i, d, UUID]):
         return _UUID
@@ -177,7 +177,7 @@ def card_fits(rows: Rows, wants: Wants, i: int, d: int, a: int, idle_only: int) 
     if rows.free[i, d, FREE_MEMORY] < memory_on(rows, wants, i, d, a) or (idle_only and rows.held[i, d, SLOTS] > 0):
         return False
     rule = wants.ask[a, ASK_RULE]
-    if wants.kind_ok[rule, rows.card[i, d, KIND]] == 0:
+    if wants.kind_ok[rule, rows.card[i, d, CARD_KIND]] == 0:
         return False
     return not names_cards(wants, rule) or uuid_accepted(wants, rule, rows.card[i, d, UUID])
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dovetail.engine.kernel.choose import Sieve, choose_all, enough_cards, node_refusal, sieve_of
 from dovetail.engine.kernel.fit import ask_refusal, card_fits, names_cards, node_shortage
-from dovetail.engine.kernel.place import NEVER, first_look, refuse
+from dovetail.engine.kernel.place import NO_SCORE, first_look, refuse
 from dovetail.engine.kernel.state import NONE, STYLE_IDLE_ONLY, UNLIMITED, Batch, Scratch, State
 from dovetail.model.reason import Reason
 from dovetail.policies.cards import memory_on, part_left
@@ -19,14 +19,15 @@ from dovetail.policies.rows import (
     ASK_PERCENT,
     ASK_RULE,
     ASK_VENDOR,
+    CARD_KIND,
     CARD_MEMORY,
+    CARD_VENDOR,
     CARDS,
     COMPUTE,
     FIRST_ASK,
     FREE_COMPUTE,
     FREE_MEMORY,
     HARDWARE,
-    KIND,
     KIND_BITS,
     LAST_ASK,
     LAST_KIND_BIT,
@@ -34,11 +35,10 @@ from dovetail.policies.rows import (
     NO_PERCENT,
     NODE_FLAGS,
     NUMA_BIND,
-    PODS,
+    PODS_COLUMN,
     SLOTS,
     STOCK,
     UNSETTLED,
-    VENDOR,
     Ints,
     Rows,
     Wants,
@@ -86,7 +86,7 @@ def cards_that_fit(rows: Rows, wants: Wants, i: int, a: int, style: Ints, fittin
     if one_kind and not names_cards(wants, wants.ask[a, ASK_RULE]):
         return alike_cards_that_fit(rows, wants, i, a, fitting)
     for d in range(rows.fact[i, CARDS]):
-        if card_fits(rows, wants, i, d, a, style[STYLE_IDLE_ONLY]) and rows.card[i, d, VENDOR] == vendor:
+        if card_fits(rows, wants, i, d, a, style[STYLE_IDLE_ONLY]) and rows.card[i, d, CARD_VENDOR] == vendor:
             fitting[got] = d
             got += 1
     return got
@@ -94,9 +94,9 @@ def cards_that_fit(rows: Rows, wants: Wants, i: int, a: int, style: Ints, fittin
 
 def alike_cards_that_fit(rows: Rows, wants: Wants, i: int, a: int, fitting: Ints) -> int:
     """As `cards_that_fit`, on a node with cards of one kind only: kind and vendor are checked once."""
-    if rows.fact[i, CARDS] == 0 or rows.card[i, 0, VENDOR] != wants.ask[a, ASK_VENDOR]:
+    if rows.fact[i, CARDS] == 0 or rows.card[i, 0, CARD_VENDOR] != wants.ask[a, ASK_VENDOR]:
         return 0
-    if wants.kind_ok[wants.ask[a, ASK_RULE], rows.card[i, 0, KIND]] == 0:
+    if wants.kind_ok[wants.ask[a, ASK_RULE], rows.card[i, 0, CARD_KIND]] == 0:
         return 0
     percent, compute, got = wants.ask[a, ASK_PERCENT], wants.ask[a, ASK_COMPUTE], 0
     by_percent = percent != NO_PERCENT and percent <= 100
@@ -112,7 +112,7 @@ def alike_cards_that_fit(rows: Rows, wants: Wants, i: int, a: int, fitting: Ints
 
 def look_jointly(state: State, batch: Batch, k: int, sieve: Sieve, u: int, v: int, i: int) -> float:
     """Replaces `look`: fit, cards and score in one step."""
-    code, points = first_look(state, sieve, i), NEVER
+    code, points = first_look(state, sieve, i), NO_SCORE
     if code == 0:
         code, points = appraise(state, batch, k, sieve, i, state.vectors.score[u, i])
     refuse(state.vectors, v, i, code)
@@ -131,7 +131,7 @@ def look_at_each_jointly(state: State, batch: Batch, k: int, u: int, v: int) -> 
         example[h] = NONE
     for i in range(state.size):
         h = rows.fact[i, HARDWARE]
-        if not alike or h == NONE or rows.used[i, PODS] > 0 or state.masks[sieve.mask, i] != 0:
+        if not alike or h == NONE or rows.used[i, PODS_COLUMN] > 0 or state.masks[sieve.mask, i] != 0:
             look_jointly(state, batch, k, sieve, u, v, i)
         elif example[h] == NONE:
             example[h] = i
@@ -146,10 +146,10 @@ def appraise(state: State, batch: Batch, k: int, sieve: Sieve, i: int, worth: fl
     rows, wants, work, s, a = state.rows, state.wants, state.scratch, sieve.shape, sieve.ask
     if not is_plain(wants, s, batch.quota):
         code = node_refusal(rows, wants, i, s, batch.style, batch.quota, batch.draw[k], work)
-        return code, points_of(state, i, s, worth, batch.style) if code == 0 else NEVER
+        return code, points_of(state, i, s, worth, batch.style) if code == 0 else NO_SCORE
     short = node_shortage(rows, wants, i, s)
     if short != 0:
-        return short, NEVER
+        return short, NO_SCORE
     fits = cards_that_fit(rows, wants, i, a, batch.style, work.fitting)
     if fits < wants.ask[a, ASK_COUNT] or rows.fact[i, NODE_FLAGS] & (MIG_NODE | STOCK | UNSETTLED):
         code = ask_refusal(rows, wants, i, a)
@@ -157,7 +157,7 @@ def appraise(state: State, batch: Batch, k: int, sieve: Sieve, i: int, worth: fl
             code = enough_cards(rows, wants, i, a, batch.style)
             code = code if code != 0 else _TOO_FEW_FIT
         if code != 0:
-            return code, NEVER
+            return code, NO_SCORE
     return 0, offer(rows, i, wants, s, a, rows.left[i], worth, work.fitting, fits, work.chosen)
 
 
@@ -175,7 +175,7 @@ def points_of(state: State, i: int, s: int, worth: float, style: Ints) -> float:
         return offer(rows, i, wants, s, nobody, rows.left[i], worth, work.fitting, none, work.chosen)
     fits = cards_that_fit(rows, wants, i, first, style, work.fitting)
     if fits < wants.ask[first, ASK_COUNT]:
-        return NEVER
+        return NO_SCORE
     return offer(rows, i, wants, s, first, rows.left[i], worth, work.fitting, fits, work.chosen)
 
 

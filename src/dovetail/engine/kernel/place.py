@@ -47,7 +47,7 @@ from dovetail.policies.rows import (
 
 _GROUP_NOT_PLACED, _NO_NODES = int(Reason.GROUP_NOT_PLACED), int(Reason.NO_NODES)
 _REASONS = 1 + max(Reason)
-NEVER = -np.inf  # no row at all
+NO_SCORE = -np.inf  # no row at all
 
 
 def node_score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> float:
@@ -102,7 +102,7 @@ def score_line(u: int, v: int) -> int:
 def find_best(vectors: Vectors, rank: Ints, u: int, v: int, block: int) -> None:
     """Find the best row of the block that is not refused."""
     score, refused, u = vectors.score, vectors.refused, score_line(u, v)
-    best, high = NONE, NEVER
+    best, high = NONE, NO_SCORE
     for i in range(block * BLOCK, (block + 1) * BLOCK):
         points = score[u, i]
         if points >= high and refused[v, i] == 0 and (best == NONE or points > high or rank[i] < rank[best]):
@@ -138,10 +138,10 @@ def refuse(vectors: Vectors, v: int, i: int, code: int) -> None:
 
 
 def look(state: State, batch: Batch, k: int, sieve: Sieve, u: int, v: int, i: int) -> float:
-    """Check whether row i is a candidate; returns its score, which is up to date, or NEVER."""
+    """Check whether row i is a candidate; returns its score, which is up to date, or NO_SCORE."""
     code = first_look(state, sieve, i)
     refuse(state.vectors, v, i, code)
-    return state.vectors.score[u, i] if code == 0 else NEVER
+    return state.vectors.score[u, i] if code == 0 else NO_SCORE
 
 
 def look_at_each(state: State, batch: Batch, k: int, u: int, v: int) -> None:

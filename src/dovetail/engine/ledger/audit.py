@@ -35,7 +35,7 @@ from dovetail.engine.kernel.state import (
     RESERVED,
 )
 from dovetail.engine.ledger.holders import LedgerError
-from dovetail.engine.ledger.intern import LARGEST
+from dovetail.engine.ledger.intern import MAX_LEDGER_AMOUNT
 from dovetail.engine.ledger.ledger import Ledger
 from dovetail.engine.ledger.signals import MOST_LOAD
 from dovetail.model.pod import ContainerKind
@@ -332,7 +332,9 @@ def _sizes(ledger: Ledger, row: int) -> Iterator[LedgerDifference]:
     """Differences between the row's sizes and the node's."""
     node, rows, columns = ledger.nodes[row], ledger.rows, ledger.intern.columns
     has = np.flatnonzero(rows.cap[row])
-    said = {columns.known(name): min(amount, LARGEST) for name, amount in node.allocatable.items() if amount > 0}
+    said = {
+        columns.known(name): min(amount, MAX_LEDGER_AMOUNT) for name, amount in node.allocatable.items() if amount > 0
+    }
     if said != dict(zip(has.tolist(), rows.cap[row, has].tolist(), strict=True)):
         yield LedgerDifference("resources are not those of the node", node.name)
     devices = ledger.devices(row)
@@ -342,7 +344,7 @@ def _sizes(ledger: Ledger, row: int) -> Iterator[LedgerDifference]:
     sizes = rows.card[row, : len(devices), :3].tolist()
     for device, size in zip(devices, sizes, strict=True):
         amounts = (device.slots, device.memory_mib, device.compute_milli)
-        if [max(0, min(amount, LARGEST)) for amount in amounts] != size:
+        if [max(0, min(amount, MAX_LEDGER_AMOUNT)) for amount in amounts] != size:
             yield LedgerDifference("the card's size is not what the node says", node.name, device.uuid)
 
 

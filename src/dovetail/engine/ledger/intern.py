@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.model.device import WHOLE_COMPUTE, Device
+from dovetail.model.device import Device
 from dovetail.model.node import BASE_RESOURCES
 from dovetail.model.node import PODS as PODS_NAME
 from dovetail.model.pod import DeviceRules, Pod
+from dovetail.model.units import WHOLE_CARD
 from dovetail.policies.rows import (
     ACCEPTED_BITS,
     ASK_COMPUTE,
@@ -33,7 +34,7 @@ from dovetail.policies.rows import (
     NOUSE_TO,
     ONE_CARD,
     PART_OF_A_CARD,
-    PODS,
+    PODS_COLUMN,
     RULE_FIELDS,
     SHAPE_FIELDS,
     TWO_CARDS,
@@ -42,14 +43,14 @@ from dovetail.policies.rows import (
 )
 
 # Amounts are limited so that sums over a node's pods and products in scores stay inside 64 bits. A petabyte is enough.
-LARGEST = 2**50
-TOO_MUCH = LARGEST + 1  # a request beyond every capacity
-NOBODY = -1
+MAX_LEDGER_AMOUNT = 2**50
+TOO_MUCH = MAX_LEDGER_AMOUNT + 1  # a request beyond every capacity
+NO_OWNER = -1
 MOST_HARDWARE = 256  # kinds of node that get a number
 MOST_REMEMBERED = 20_000  # requests known by their template
 MOST_TAKEN = 1_024  # cards of one container that room is made for: no node has so many
 NOWHERE = ""  # one column for all resources that no node has; every node has 0 of it
-FEW = 256  # as SWEEP_FROM, for names with a row or column of a table, or with long lists
+SWEEP_COSTLY_FROM = 256  # as SWEEP_FROM, for names with a row or column of a table, or with long lists
 SWEEP_FROM = 1_024  # names of one sort; below, a search for unused names costs more than it saves
 
 
@@ -172,15 +173,15 @@ class Interner:
     """Owns the table of requests (`wants`) and the numbering of everything."""
 
     def __init__(self) -> None:
-        self.columns = Names((*BASE_RESOURCES, NOWHERE), FEW)
+        self.columns = Names((*BASE_RESOURCES, NOWHERE), SWEEP_COSTLY_FROM)
         self.nowhere = len(BASE_RESOURCES)
         self.base = len(self.columns)  # columns with fixed numbers
         self.vendors = Names()
-        self.kinds = Names(sweep_from=FEW)  # (vendor, model, mode) -> kind of card
+        self.kinds = Names(sweep_from=SWEEP_COSTLY_FROM)  # (vendor, model, mode) -> kind of card
         self.uuids = Names()
         self.owners = Names()
         self.hardware = Names()
-        self.rules = Names(sweep_from=FEW)
+        self.rules = Names(sweep_from=SWEEP_COSTLY_FROM)
         self.shapes = Names()
         self._known: dict[tuple[Any, ...], tuple[int, object]] = {}  # template and owner -> shape, what must stay alive
         self._uuid_ranges, self._ask_ranges = Ranges(), Ranges()
@@ -231,10 +232,10 @@ class Interner:
         known = self.hardware.known(made_of)
         if known is None and self.hardware.has_room(MOST_HARDWARE):
             known = self.hardware(made_of)
-        return NOBODY if known is None else known
+        return NO_OWNER if known is None else known
 
     def shape(self, pod: Pod, owner: int) -> int:
-        """The shape of a pod's request. `owner` is its line in `peers`, or NOBODY if the policy does not read it."""
+        """The shape of a pod's request. `owner` is its line in `peers`, or NO_OWNER if the policy does not read it."""
         template = (template_key(pod), owner)
         known = self._known.get(template)
         if known is None:
@@ -245,7 +246,7 @@ class Interner:
 
     def _shape(self, pod: Pod, owner: int) -> int:
         need = self._need(pod)
-        need[PODS] = need.get(PODS, 0) + (1 if PODS_NAME not in pod.resources else 0)
+        need[PODS_COLUMN] = need.get(PODS_COLUMN, 0) + (1 if PODS_NAME not in pod.resources else 0)
         asks = tuple(
             (
                 n,
@@ -254,7 +255,7 @@ class Interner:
                 ask.count,
                 _request(ask.memory_mib),
                 NO_PERCENT if ask.memory_percent is None else ask.memory_percent,
-                min(ask.compute_milli, WHOLE_COMPUTE),
+                min(ask.compute_milli, WHOLE_CARD),
                 self._rule(pod.rules_for(ask.vendor)),
                 int(ask.whole),
             )
@@ -397,13 +398,13 @@ def _size(asks: tuple[tuple[int, ...], ...]) -> int:
     """The size class of a pod, by the cards of all its containers; less than a whole card is a part."""
     cards = sum(ask[ASK_COUNT] for ask in asks)
     if cards <= 1:
-        whole = all(ask[ASK_COMPUTE] >= WHOLE_COMPUTE or ask[ASK_PERCENT] == 100 for ask in asks)
+        whole = all(ask[ASK_COMPUTE] >= WHOLE_CARD or ask[ASK_PERCENT] == 100 for ask in asks)
         return NO_CARD if cards == 0 else ONE_CARD if whole else PART_OF_A_CARD
     return TWO_CARDS if cards == 2 else FOUR_CARDS if cards <= 4 else MORE_CARDS
 
 
 def capacity(amount: int) -> int:
-    return max(0, min(amount, LARGEST))
+    return max(0, min(amount, MAX_LEDGER_AMOUNT))
 
 
 def _request(amount: int) -> int:

@@ -38,7 +38,7 @@ from dovetail.engine.kernel.state import (
 )
 from dovetail.engine.ledger.decisions import Decisions, shares_of
 from dovetail.engine.ledger.holders import Holders
-from dovetail.engine.ledger.intern import LARGEST, NOBODY, Interner
+from dovetail.engine.ledger.intern import MAX_LEDGER_AMOUNT, NO_OWNER, Interner
 from dovetail.engine.ledger.node_rows import NodeRows
 from dovetail.engine.ledger.storage import Storage
 from dovetail.engine.ledger.stream import Pods
@@ -48,7 +48,7 @@ from dovetail.model.device import Device
 from dovetail.model.node import Node
 from dovetail.model.pod import ContainerKind, Pod
 from dovetail.model.reason import Reason
-from dovetail.model.relations import ALONE
+from dovetail.model.relations import NO_RELATIONS
 from dovetail.model.signals import NodeSignals
 from dovetail.policies.rows import Ints, Rows
 
@@ -146,7 +146,7 @@ class Ledger:
             self._attending.append(witness)
 
     def _concerned(self, pod: Pod) -> list[Witness]:
-        return self._attending if pod.relations is ALONE else self.witnesses
+        return self._attending if pod.relations is NO_RELATIONS else self.witnesses
 
     # ---- nodes --------------------------------------------------------------------------------------------------
 
@@ -245,7 +245,7 @@ class Ledger:
         rows = set()
         for slot in slots[need[pod[slots, POD_SHAPE], self.intern.nowhere] > 0].tolist():
             if not names.isdisjoint(self.pods.at(slot).resources):
-                pod[slot, POD_SHAPE] = self.intern.shape(self.pods.at(slot), NOBODY)
+                pod[slot, POD_SHAPE] = self.intern.shape(self.pods.at(slot), NO_OWNER)
                 rows.add(int(pod[slot, POD_ROW]))
         return rows
 
@@ -308,13 +308,13 @@ class Ledger:
             self.places.add_ghosts(row, unknown)
         column = self.places.columns(row)
         shares = tuple(share for share in shares if share.uuid in column) if unknown else shares
-        shape, owner = self.intern.shape(pod, NOBODY), self.owner(pod)
+        shape, owner = self.intern.shape(pod, NO_OWNER), self.owner(pod)
         self.make_room(1, len(shares), 1)
         state = self.state()
         slot, last = new_pod(state, row, shape, owner, status), NONE
         for share in shares:
             kind = pod.containers[share.container].kind if share.container < len(pod.containers) else ContainerKind.APP
-            memory, compute = min(share.memory_mib, LARGEST), min(share.compute_milli, LARGEST)
+            memory, compute = min(share.memory_mib, MAX_LEDGER_AMOUNT), min(share.compute_milli, MAX_LEDGER_AMOUNT)
             last = add_entry(state, slot, last, share.container, int(kind), column[share.uuid], memory, compute)
         self._keeper.charge(state, slot, 1)
         self._add(pod, slot, assumed)
@@ -413,15 +413,15 @@ class Ledger:
 
     def owner(self, pod: Pod) -> int:
         if not pod.owner:
-            return NOBODY
+            return NO_OWNER
         owner = self.intern.owners(pod.owner)
         self.storage.add_owner(owner)
         return owner
 
     def peers(self, owner: int) -> int:
         """The owner's line in rows.peers, counted from the pods at the first call."""
-        if owner == NOBODY:
-            return NOBODY
+        if owner == NO_OWNER:
+            return NO_OWNER
         if self.book.peer_row[owner] == NONE:
             line, pod = self.storage.add_peers(), self.book.pod
             mine = pod[(pod[:, POD_OWNER] == owner) & np.isin(pod[:, POD_STATE], (RESERVED, ALLOCATED)), POD_ROW]

@@ -276,7 +276,7 @@ class NodeRows:
             rows.sums[row, :3] += sums
 
     def _card(self, device: Device, kind: int) -> tuple[int, ...]:
-        """The card's fields in `rows.card`: size, VENDOR, KIND, UUID, NUMA, INDEX, FLAGS."""
+        """The fields of the card in `rows.card`: size, vendor, kind, UUID, NUMA node, index, flags."""
         return (
             capacity(device.slots),
             capacity(device.memory_mib),

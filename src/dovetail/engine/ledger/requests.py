@@ -10,7 +10,7 @@ import numpy as np
 
 from dovetail.engine.kernel.build import profile_hooks
 from dovetail.engine.kernel.state import FRESH, UNLIMITED, Batch
-from dovetail.engine.ledger.intern import MOST_REMEMBERED, NOBODY, Names, cards_taken, template_key, template_parts
+from dovetail.engine.ledger.intern import MOST_REMEMBERED, NO_OWNER, Names, cards_taken, template_key, template_parts
 from dovetail.engine.ledger.ledger import Ledger
 from dovetail.engine.ledger.stream import Stream
 from dovetail.model.pod import Pod, Profile
@@ -27,7 +27,7 @@ class Signature(NamedTuple):
     entries: int  # the number of cards that it gets
     draws: bool  # a policy of its profile draws random numbers, so nothing can be kept
     plain: bool  # at most one ask, and no NUMA binding
-    line: int  # of its owner in rows.peers; NOBODY if the policy does not read it
+    line: int  # of its owner in rows.peers; NO_OWNER if the policy does not read it
     kept: tuple[object, ...]  # the objects of the key, so that no other object gets their ids
 
 
@@ -61,7 +61,7 @@ class Requests:
 
     def signature(self, pod: Pod) -> Signature:
         counts_owner = NODE_POLICIES[pod.profile.node].counts_owner
-        line = self._ledger.peers(self._ledger.owner(pod)) if counts_owner else NOBODY
+        line = self._ledger.peers(self._ledger.owner(pod)) if counts_owner else NO_OWNER
         key = (template_key(pod), id(pod.node_rules), line)
         found = self._signatures.get(key)
         if found is None:
@@ -76,7 +76,7 @@ class Requests:
         at: dict[int, int] = {}  # id of a signature -> its place among the distinct ones
         kinds = np.array([at.setdefault(id(signature), len(at)) for signature in signatures], dtype=np.int64)
         distinct = list({id(signature): signature for signature in signatures}.values())
-        owners = np.array([ledger.owner(pod) if pod.owner else NOBODY for pod in pods], dtype=np.int64)
+        owners = np.array([ledger.owner(pod) if pod.owner else NO_OWNER for pod in pods], dtype=np.int64)
         bounds = np.array(needs, dtype=np.int64)
         under_quota = self._quotas.apply_to(pods[0])
         quota = self._quotas.allowance(pods[0], vendors) if under_quota else unlimited(vendors)
@@ -88,7 +88,7 @@ class Requests:
     def stream_batch(self, stream: Stream, signatures: Sequence[Signature]) -> Batch:
         """A stream whose templates have these signatures, all of one profile and without a quota."""
         kinds, templates, owner = stream.kinds, stream.templates, self._ledger.owner
-        owners = np.array([owner(pod) if pod.owner else NOBODY for pod in templates], dtype=np.int64)[kinds]
+        owners = np.array([owner(pod) if pod.owner else NO_OWNER for pod in templates], dtype=np.int64)[kinds]
         draws = None
         if signatures[0].draws:
             spaces = [pod.namespace for pod in templates]
@@ -141,7 +141,7 @@ class Requests:
         else:
             batch.scores[0], batch.vector[0] = self._kept(signature)
             batch.shape[0], batch.mask[0] = signature.shape, signature.mask
-            batch.owner[0] = self._ledger.owner(pod) if pod.owner else NOBODY
+            batch.owner[0] = self._ledger.owner(pod) if pod.owner else NO_OWNER
             batch.draw[0] = self.draw(pod.key) if signature.draws else 0
         return batch
 
@@ -186,7 +186,7 @@ class Requests:
             return FRESH, FRESH
         profile, room = signature.profile, self._ledger.vectors
         whole: tuple[object, ...] = (profile.node, profile.device, signature.shape, signature.mask)
-        if signature.line != NOBODY:  # the line may have belonged to another owner
+        if signature.line != NO_OWNER:  # the line may have belonged to another owner
             whole = (*whole, self._ledger.storage.peers_since[signature.line])
         policy = NODE_POLICIES[profile.node]
         if policy.sees_request and policy.offer is None:

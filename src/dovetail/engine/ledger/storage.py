@@ -36,7 +36,7 @@ from dovetail.policies.rows import (
     GATES,
     NOT_MEASURED,
     SIGNALS,
-    SIZES,
+    SIZE_CLASSES,
     SUMS,
     Ints,
     Rows,
@@ -70,7 +70,7 @@ class Storage:
             gate=zeros(4, GATES),
             free=zeros(4, 1, 2),
             left=zeros(4, 1),
-            hosts=zeros(4, SIZES),
+            hosts=zeros(4, SIZE_CLASSES),
             fact=zeros(4, FACTS),
             rank=zeros(4),
             link=zeros(4, 1, 1),
@@ -83,7 +83,7 @@ class Storage:
         self.masks = np.zeros((4, 4), dtype=np.uint8)
         self.book = Book(zeros(0, POD_FIELDS), zeros(0, ENTRY_FIELDS), zeros(0))
         self.journal = Journal(
-            zeros(0, LINE_FIELDS), zeros(0, 8), zeros(0, 2), zeros(0, 1, 3), zeros(0, SUMS), zeros(0, SIZES)
+            zeros(0, LINE_FIELDS), zeros(0, 8), zeros(0, 2), zeros(0, 1, 3), zeros(0, SUMS), zeros(0, SIZE_CLASSES)
         )
         self.scratch = _scratch(1, 1, 1)
         self.vectors = VectorRoom(4)

@@ -11,7 +11,7 @@ from dovetail.engine.kernel.state import BLOCK, INACTIVE, NONE, Vectors
 from dovetail.engine.ledger.intern import MOST_HARDWARE
 
 BUDGET = 192 * 2**20  # bytes
-MOST = 2048
+MAX_VECTORS = 2048
 
 
 class VectorRoom:
@@ -25,7 +25,7 @@ class VectorRoom:
         """Make room for more rows; everything kept is forgotten."""
         rows = -(-rows // BLOCK) * BLOCK
         self._slots.clear()
-        self.limit = max(8, min(MOST, BUDGET // (rows * 10)))
+        self.limit = max(8, min(MAX_VECTORS, BUDGET // (rows * 10)))
         self.arrays = _arrays(min(64, self.limit), rows)
 
     def slot(self, key: Hashable) -> int:

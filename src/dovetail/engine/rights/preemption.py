@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from dovetail.engine.kernel.state import RESERVED
 from dovetail.engine.ledger.ledger import Ledger
-from dovetail.engine.rights.service import Service
+from dovetail.engine.rights.service import AttainedService
 from dovetail.model.decision import Decision, Share
 from dovetail.model.pod import Group, Pod
-from dovetail.model.relations import ALONE
+from dovetail.model.relations import NO_RELATIONS
 from dovetail.policies.yielding import Candidate, Yielding
 
 Place = Callable[[Group], Sequence[Decision]]
@@ -30,7 +30,7 @@ class PreemptionPlan(NamedTuple):
 class Preemption:
     """`place` decides a group and books it; `fits` checks whether a pod could have a place with the ledger as it is."""
 
-    def __init__(self, policy: Yielding, ledger: Ledger, service: Service, place: Place, fits: Fits) -> None:
+    def __init__(self, policy: Yielding, ledger: Ledger, service: AttainedService, place: Place, fits: Fits) -> None:
         self.policy = policy
         self._ledger, self._service, self._place, self._fits = ledger, service, place, fits
         self._plans: dict[str, PreemptionPlan] = {}  # group -> the plan whose victims are being stopped
@@ -114,7 +114,7 @@ class Preemption:
     @staticmethod
     def _concerns(pod: Pod, decision: Decision, held: Candidate) -> bool:
         """Whether the running pod could prevent this placement: on the same node, or by rules between pods."""
-        related = pod.relations is not ALONE or held.pod.relations is not ALONE
+        related = pod.relations is not NO_RELATIONS or held.pod.relations is not NO_RELATIONS
         return related or decision.node == held.node
 
     def _stands(self, pod: Pod, decision: Decision) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dovetail.engine.ledger.ledger import Ledger
-from dovetail.engine.rights.service import Service, gpus_of, job_of
+from dovetail.engine.rights.service import AttainedService, gpus_of, job_of
 from dovetail.model.pod import Group, Pod
 from dovetail.policies.orders import JobFacts
 from dovetail.policies.rounds import JobStanding, Round
@@ -16,7 +16,7 @@ REASON = "its job may not run in this round"
 class Rounds:
     """The jobs that may run. Before the first round, every job may run."""
 
-    def __init__(self, policy: Round, ledger: Ledger, service: Service) -> None:
+    def __init__(self, policy: Round, ledger: Ledger, service: AttainedService) -> None:
         self._policy, self._ledger, self._service = policy, ledger, service
         self._entitled: dict[str, int] | None = None  # job -> its place among the jobs that may run
 

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from dovetail.engine.ledger.ledger import Ledger
-from dovetail.model.device import WHOLE_COMPUTE
 from dovetail.model.pod import Group, Pod, tenant_of
+from dovetail.model.units import WHOLE_CARD
 from dovetail.policies.orders import JobFacts
 
 MAX_STOPPED_JOBS = 10_000  # stopped jobs that are kept until they come back
@@ -24,7 +24,7 @@ def gpus_of(pod: Pod) -> float:
     A part of a card counts by its compute; without a compute request it counts as a card.
     """
     asks = (ask for container in pod.containers for ask in container.asks)
-    return sum(ask.count * (ask.compute_milli or WHOLE_COMPUTE) for ask in asks) / WHOLE_COMPUTE
+    return sum(ask.count * (ask.compute_milli or WHOLE_CARD) for ask in asks) / WHOLE_CARD
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class _Account:
     stops: int = 0
 
 
-class Service:
+class AttainedService:
     """Counts from `attend` on: runs that do not call it have no cost."""
 
     def __init__(self, ledger: Ledger) -> None:

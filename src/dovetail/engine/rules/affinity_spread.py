@@ -16,7 +16,7 @@ from dovetail.engine.rules.node_columns import Flags, NodeFacts
 from dovetail.engine.rules.pod_counts import Neighbours, Question, Sought, sought_by
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
-from dovetail.model.relations import ALONE, PodTerm, SpreadConstraint
+from dovetail.model.relations import NO_RELATIONS, PodTerm, SpreadConstraint
 from dovetail.policies.rows import Bytes, Ints
 
 
@@ -33,7 +33,7 @@ class Relational:
         Most pods have no such rules, and no other pod has rules against them.
         """
         relations = pod.relations
-        if relations is not ALONE and (
+        if relations is not NO_RELATIONS and (
             relations.affinity
             or relations.anti_affinity
             or relations.ports
@@ -67,7 +67,7 @@ class Relational:
         Host ports are not checked here: they concern only one row.
         """
         relations, find = waiting.relations, self._neighbours.finds
-        if relations is not ALONE:
+        if relations is not NO_RELATIONS:
             place = changed.namespace, changed.labels
             if relations.affinity and find(map(sought_by, relations.affinity), *place):
                 return True

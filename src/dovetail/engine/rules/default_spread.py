@@ -13,9 +13,9 @@ from dovetail.model.pod import Pod
 from dovetail.model.relations import Selector, SpreadConstraint
 
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
-DEFAULTS = ((HOSTNAME, 3), (ZONE, 5))  # node label, maxSkew
+DEFAULT_SKEWS = ((HOSTNAME, 3), (ZONE, 5))  # node label, maxSkew
 SERVICE = "Service"
-MOST_KEPT = 10_000
+MAX_KEPT_CONSTRAINTS = 10_000
 
 Constraints = tuple[SpreadConstraint, ...]
 
@@ -71,7 +71,7 @@ class DefaultSpread:
         key = (pod.namespace, pod.maker, frozenset(pod.labels.items()))
         kept = self._kept.get(key)
         if kept is None:
-            if len(self._kept) >= MOST_KEPT:
+            if len(self._kept) >= MAX_KEPT_CONSTRAINTS:
                 self._kept.clear()
             kept = self._kept[key] = self._made(pod)
         return kept
@@ -86,4 +86,4 @@ class DefaultSpread:
         if not labels and not rows:
             return ()
         selector = Selector(tuple(sorted(labels)), tuple(rows))
-        return tuple(SpreadConstraint(label, skew, False, selector) for label, skew in DEFAULTS)
+        return tuple(SpreadConstraint(label, skew, False, selector) for label, skew in DEFAULT_SKEWS)

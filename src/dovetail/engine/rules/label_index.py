@@ -15,7 +15,7 @@ from dovetail.model.rules import AffinityTerm, Requirement
 from dovetail.policies.rows import Ints
 
 Terms = tuple[AffinityTerm, ...]
-MOST_KEPT = 1_000  # answers
+MAX_KEPT_MATCHES = 1_000  # answers
 
 
 class LabelRows:
@@ -49,7 +49,7 @@ class LabelRows:
         """
         if terms is None:
             return self.everywhere()
-        if self._seen != self.stamp or len(self._rows) >= MOST_KEPT:
+        if self._seen != self.stamp or len(self._rows) >= MAX_KEPT_MATCHES:
             self._values, self._rows, self._seen = {}, {}, self.stamp
         known = self._rows.get(terms)
         if known is None:

@@ -20,7 +20,7 @@ from dovetail.policies.rows import ACTIVE, NODE_FLAGS, Ints
 
 Flags = npt.NDArray[np.bool_]
 
-MOST_KEPT = 1_000  # arrays
+MAX_KEPT_ARRAYS = 1_000  # arrays
 LONGEST_LOG = 100_000
 PREFER = "PreferNoSchedule"
 
@@ -118,7 +118,7 @@ class NodeFacts:
         if kept is None:
             values = [0 if node is None else fact(node) for node in self._nodes]
             kept = _KeptArray(np.array(values, dtype=dtype), len(self._log))
-            while len(self._kept) >= MOST_KEPT:
+            while len(self._kept) >= MAX_KEPT_ARRAYS:
                 self._drop(next(iter(self._kept)))
         self._kept[key] = kept
         missing = len(self._nodes) - len(kept.array)

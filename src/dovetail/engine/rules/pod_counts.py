@@ -21,7 +21,7 @@ from dovetail.engine.ledger.ledger import Ledger
 from dovetail.engine.rules.affinity_terms import Labels, Pair, Spots, TermTable, add, anchors
 from dovetail.engine.rules.node_columns import NodeFacts
 from dovetail.model.pod import Pod
-from dovetail.model.relations import ALONE, HostPort, PodTerm, Selector
+from dovetail.model.relations import NO_RELATIONS, HostPort, PodTerm, Selector
 from dovetail.policies.rows import Ints
 
 MOST_BYTES = 64 << 20  # of kept censuses
@@ -140,7 +140,7 @@ class Neighbours:
 
     def _note(self, pod: Pod, row: int, count: int) -> None:
         relations = pod.relations
-        if relations is not ALONE:
+        if relations is not NO_RELATIONS:
             for index, terms in (
                 (self.against, relations.anti_affinity),
                 (self.together, relations.affinity),

@@ -21,7 +21,7 @@ from dovetail.engine.rules.preferences import Preferred
 from dovetail.engine.rules.volumes import Volumes
 from dovetail.model.pod import Pod, Profile
 from dovetail.model.reason import Reason
-from dovetail.model.relations import ALONE, NO_PREFERENCES
+from dovetail.model.relations import NO_PREFERENCES, NO_RELATIONS
 from dovetail.policies.rows import Bytes, Ints
 from dovetail.policies.table import NODE_POLICIES
 
@@ -47,7 +47,7 @@ class Related:
 
     def concerns(self, pod: Pod) -> bool:
         """Whether the pod must be placed by `batch`. Called for every pod, so it is cheap if there are no rules."""
-        plain = pod.relations is ALONE and pod.preferences is NO_PREFERENCES and not pod.profile.default_spread
+        plain = pod.relations is NO_RELATIONS and pod.preferences is NO_PREFERENCES and not pod.profile.default_spread
         if plain and self._calm():
             return False
         return self.restricts(pod) or self.preferred.concerns(pod)

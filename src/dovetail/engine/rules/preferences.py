@@ -20,7 +20,7 @@ from dovetail.engine.rules.node_columns import Flags
 from dovetail.engine.rules.pod_counts import Neighbours, Question, sought_by
 from dovetail.model.node import Node
 from dovetail.model.pod import PREFERENCE_WEIGHTS, Pod, PreferenceWeights
-from dovetail.model.relations import ALONE, NO_PREFERENCES, PodTerm, SpreadConstraint
+from dovetail.model.relations import NO_PREFERENCES, NO_RELATIONS, PodTerm, SpreadConstraint
 from dovetail.policies.rows import Ints
 
 HIGHEST = 100  # fwk.MaxNodeScore
@@ -43,7 +43,7 @@ class Preferred:
         relations, preferences, neighbours = pod.relations, pod.preferences, self._neighbours
         if preferences is not NO_PREFERENCES and preferences.nodes:
             return True
-        if relations is not ALONE and (
+        if relations is not NO_RELATIONS and (
             relations.preferred_affinity
             or relations.preferred_anti_affinity
             or any(not constraint.hard for constraint in relations.spread)

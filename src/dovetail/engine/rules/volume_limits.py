@@ -17,7 +17,7 @@ from dovetail.model.volumes import AttachLimits, Attachment, Volume
 from dovetail.policies.rows import Ints
 
 Attached = tuple[str, str]  # (driver, handle)
-UNLIMITED = np.iinfo(np.int64).max
+NO_VOLUME_LIMIT = np.iinfo(np.int64).max
 
 
 class VolumeLimits:
@@ -143,7 +143,7 @@ class VolumeLimits:
             for limits in self._limits.values():
                 row = self._places.row_of.get(limits.node)
                 for name, most in limits.most.items() if row is not None else ():
-                    self._most.setdefault(name, np.full(self._size, UNLIMITED))[row] = most
+                    self._most.setdefault(name, np.full(self._size, NO_VOLUME_LIMIT))[row] = most
         return self._most.get(driver)
 
     def _count(self, driver: str) -> Ints:

@@ -36,8 +36,8 @@ class Helps:
         return Helps(self.claims | other.claims, self.classes | other.classes, self.anyone or other.anyone)
 
 
-NOBODY = Helps()
-ANYONE = Helps(anyone=True)
+HELPS_NO_POD = Helps()
+HELPS_ALL_PODS = Helps(anyone=True)
 
 
 class Records:
@@ -69,16 +69,16 @@ class Records:
                 return Helps(classes=frozenset((fact.name,)))
             case CsiDriver():
                 self._drivers[fact.name] = fact
-                return NOBODY if fact.tracks_capacity else self._classes_of(fact.name)
+                return HELPS_NO_POD if fact.tracks_capacity else self._classes_of(fact.name)
             case Capacity():
                 self._drop_capacity(fact)
                 self._capacities.setdefault(fact.storage_class, {})[fact.key] = fact
                 return Helps(classes=frozenset((fact.storage_class,)))
             case AttachLimits():
-                return ANYONE if self.limits.set(fact) else NOBODY
+                return HELPS_ALL_PODS if self.limits.set(fact) else HELPS_NO_POD
             case Attachment():
                 self.limits.attach(fact)
-                return NOBODY
+                return HELPS_NO_POD
 
     def drop(self, fact: VolumeFact) -> Helps:
         """Drop a fact that is gone; only its name is read."""
@@ -98,10 +98,10 @@ class Records:
             case Capacity():
                 self._drop_capacity(fact)
             case AttachLimits():
-                return ANYONE if self.limits.drop(fact.node) else NOBODY
+                return HELPS_ALL_PODS if self.limits.drop(fact.node) else HELPS_NO_POD
             case Attachment():
-                return ANYONE if self.limits.detach(fact.name) else NOBODY
-        return NOBODY
+                return HELPS_ALL_PODS if self.limits.detach(fact.name) else HELPS_NO_POD
+        return HELPS_NO_POD
 
     def waits(self, claim: Claim) -> bool:
         """Whether the claim is unbound, and is bound or provisioned only when its pod has a node."""
@@ -137,7 +137,7 @@ class Records:
         self.stock.settle(claim)
         self.limits.note((claim.key,))
         same = before is not None and replace(before, version=claim.version) == claim
-        return NOBODY if same else Helps(claims=frozenset((claim.key,)))
+        return HELPS_NO_POD if same else Helps(claims=frozenset((claim.key,)))
 
     def _drop_claim(self, key: str) -> None:
         gone = self.claims.pop(key, None)
@@ -150,7 +150,7 @@ class Records:
         self.stock.set(volume)
         self._note_volume(volume.name)
         if before is not None and replace(before, version=volume.version) == volume:
-            return NOBODY
+            return HELPS_NO_POD
         claims = frozenset(self._claims_on.get(volume.name, ()))
         if volume.claim_ref is not None:
             return Helps(claims | {volume.claim_ref.key})

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 import numpy as np
 
 from dovetail.engine.ledger.ledger import Ledger
-from dovetail.engine.rules.volume_records import ANYONE, NOBODY, Helps, Records
+from dovetail.engine.rules.volume_records import HELPS_ALL_PODS, HELPS_NO_POD, Helps, Records
 from dovetail.engine.rules.volume_search import Bools, VolumeCandidates
 from dovetail.engine.rules.volume_stock import VolumeError
 from dovetail.engine.wording import Fact
@@ -36,7 +36,7 @@ class Volumes:
 
     def change(self, facts: Iterable[VolumeFact], gone: Iterable[VolumeFact] = ()) -> Helps:
         """Store facts that are new or changed, and drop those that are gone."""
-        helps = NOBODY
+        helps = HELPS_NO_POD
         for fact in gone:
             helps |= self._records.drop(fact)
         for fact in facts:
@@ -53,7 +53,7 @@ class Volumes:
 
     def freed_by(self, pod: Pod) -> Helps:
         """The pods that a leaving pod may help: it frees ReadWriteOncePod claims, promised volumes and attachments."""
-        return ANYONE if pod.relations.claims else NOBODY
+        return HELPS_ALL_PODS if pod.relations.claims else HELPS_NO_POD
 
     def claim(self, key: str) -> Claim | None:
         return self._records.claims.get(key)

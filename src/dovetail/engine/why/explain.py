@@ -10,7 +10,7 @@ import numpy as np
 
 from dovetail.engine.kernel.build import Lens
 from dovetail.engine.kernel.fit import ask_refusal, node_shortage, vendor_cards
-from dovetail.engine.ledger.intern import NOBODY
+from dovetail.engine.ledger.intern import NO_OWNER
 from dovetail.engine.ledger.requests import unlimited
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.why.biggest import beyond_all
@@ -79,7 +79,7 @@ class Look:
     def __init__(self, scheduler: Scheduler, pod: Pod) -> None:
         self.scheduler, self.pod, self.ledger = scheduler, pod, scheduler.ledger
         policy = NODE_POLICIES[pod.profile.node]
-        peers = self.ledger.peers(self.ledger.owner(pod)) if policy.counts_owner else NOBODY
+        peers = self.ledger.peers(self.ledger.owner(pod)) if policy.counts_owner else NO_OWNER
         self.shape = scheduler.intern.shape(pod, peers)
         self.ledger.make_room(0, sum(ask.count for container in pod.containers for ask in container.asks))
         self.lens: Lens = scheduler.lens(pod.profile)

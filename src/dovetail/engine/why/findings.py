@@ -15,10 +15,10 @@ import numpy as np
 from dovetail.engine.kernel.state import Floats
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.why.explain import Look
-from dovetail.engine.why.verdict import NEAR, Verdict, lacking
+from dovetail.engine.why.verdict import NEAR_SHORTFALL, Verdict, lacking
 from dovetail.engine.wording import Fact, Lacking
 from dovetail.model.pod import Pod
-from dovetail.model.reason import CHECKS, Reason, hami_name, sentence
+from dovetail.model.reason import CHECK_ORDER, Reason, hami_name, sentence
 from dovetail.policies.rows import (
     ACCEPTED_BITS,
     ASK_COMPUTE,
@@ -41,7 +41,7 @@ INTERPRETED_COST = 10  # of checking one node while the kernel is not compiled y
 _RULED_OUT = 0.6  # place of a node refused by a rule: behind near nodes, before the others
 _FAR = 2.0
 _BY_NODE = (Reason.VOLUME_NONE, Reason.VOLUME_NODE, Reason.VOLUME_ZONE)  # worded for each node separately
-_RULES = [int(reason) for reason in CHECKS[: CHECKS.index(Reason.CPU)]]
+_RULES = [int(reason) for reason in CHECK_ORDER[: CHECK_ORDER.index(Reason.CPU)]]
 
 
 Missing = np.ndarray[Any, np.dtype[np.int64]]
@@ -129,4 +129,6 @@ def _promise(look: Look, codes: Bytes) -> Floats:
         strange = gate[:, KINDS_THERE] & wants.rule[ask[ASK_RULE], ACCEPTED_BITS] == 0
         bound = np.where(strange, _FAR, bound)
     by_rule = np.isin(codes, _RULES)
-    return np.where(by_rule & (bound == 0), _RULED_OUT, np.where(by_rule | (bound > NEAR), 1.0 + bound, bound))
+    return np.where(
+        by_rule & (bound == 0), _RULED_OUT, np.where(by_rule | (bound > NEAR_SHORTFALL), 1.0 + bound, bound)
+    )

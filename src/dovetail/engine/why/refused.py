@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.pod import Pod
-from dovetail.model.reason import POD_LEVEL, Reason, sentence
+from dovetail.model.reason import POD_LEVEL_REASONS, Reason, sentence
 
 
 def only_device_quota(scheduler: Scheduler, pod: Pod) -> str:
@@ -33,4 +33,4 @@ def refused_by(scheduler: Scheduler, pod: Pod, reason: Reason) -> str:
 
 def asks_nodes(reason: Reason) -> bool:
     """Whether the nodes' verdicts explain this reason: nothing else keeps the pod from them."""
-    return reason not in POD_LEVEL or reason == Reason.NO_NODES
+    return reason not in POD_LEVEL_REASONS or reason == Reason.NO_NODES

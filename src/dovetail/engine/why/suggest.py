@@ -30,7 +30,7 @@ from dovetail.model.decision import Decision
 from dovetail.model.node import Node
 from dovetail.model.order import NaturalKey, natural
 from dovetail.model.pod import Group, Pod
-from dovetail.model.rules import CORDON
+from dovetail.model.rules import CORDON_TAINT
 
 MOST_ALTERNATIVES = 3
 MOST_POD_TRIES = 5_000
@@ -40,7 +40,7 @@ MOST_CORDONED_TRIES = 200  # nodes that are cordoned or have cordoned cards
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    kind: str  # one of KINDS
+    kind: str  # one of SUGGESTION_KINDS
     sentence: str
     verified_node: str  # the node on which the engine placed the pod with this change
 
@@ -157,7 +157,7 @@ def _uncordon(scheduler: Scheduler, group: Group, pod: Pod) -> Iterator[Suggesti
 
 def _back_in_use(node: Node) -> Iterator[tuple[str, Node]]:
     if node.unschedulable:
-        taints = tuple(taint for taint in node.taints if taint != CORDON)
+        taints = tuple(taint for taint in node.taints if taint != CORDON_TAINT)
         yield f"uncordon node {node.name}", replace(node, unschedulable=False, taints=taints)
     cards = [device.uuid for device in node.devices if device.cordoned]
     for uuids in ([uuid] for uuid in cards):
@@ -276,4 +276,4 @@ _SEARCHES: dict[str, Search] = {
     "pod-gone": _pod_gone,
     "more-nodes": _more_nodes,
 }
-KINDS = tuple(_SEARCHES)  # in the order in which they are tried
+SUGGESTION_KINDS = tuple(_SEARCHES)  # in the order in which they are tried

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from dovetail.engine.why.tally import CardVerdict
 from dovetail.engine.wording import Fact, Lacking, together
 from dovetail.model.order import NaturalKey, natural
-from dovetail.model.reason import POD_LEVEL, Reason, checks_passed
+from dovetail.model.reason import POD_LEVEL_REASONS, Reason, checks_passed
 
-NEAR = 0.5  # a shortfall of at most half of the request is near; suggestions go no lower either
+NEAR_SHORTFALL = 0.5  # a shortfall of at most half of the request is near; suggestions go no lower either
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Verdict:
         then nodes that are short by more, then the others. Among equals, the node that passed more checks is nearer.
         """
         short = self.shortfall != float("inf")
-        kind = 0 if self.shortfall <= NEAR else 1 if self.one_rule else 2 if short else 3
+        kind = 0 if self.shortfall <= NEAR_SHORTFALL else 1 if self.one_rule else 2 if short else 3
         return kind, self.shortfall, -checks_passed(self.reason), natural(self.node)
 
 
@@ -59,7 +59,7 @@ def nearest(found: Iterable[Verdict]) -> Verdict | None:
 
 def blocking(reason: Reason, found: Iterable[Verdict]) -> Reason:
     """The one reason to name: that of the nearest miss, unless no node can change the reason."""
-    miss = nearest(found) if reason not in POD_LEVEL or reason == Reason.NO_NODES else None
+    miss = nearest(found) if reason not in POD_LEVEL_REASONS or reason == Reason.NO_NODES else None
     return reason if miss is None else miss.reason
 
 

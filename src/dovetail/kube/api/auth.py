@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dovetail.kube.api.exec_plugin import Issued, issue
-from dovetail.kube.api.kubeconfig import ConfigError, Connection, Pem
+from dovetail.kube.api.kubeconfig import Connection, KubeconfigError, Pem
 from dovetail.kube.api.retry import REAL, World
 
 READ_AGAIN = 60.0  # seconds; kubelets rotate projected tokens minutes before they expire
@@ -81,7 +81,7 @@ class Credentials:
             headers = (*headers, ("Authorization", f"Bearer {token}"))
         if any(sign < " " or sign == "\x7f" for header in headers for text in header for sign in text):
             message = "a token, or whom to impersonate, holds a line break or another control character; remove it"
-            raise ConfigError(f"{connection.source}: {message}")
+            raise KubeconfigError(f"{connection.source}: {message}")
         self._proof = (headers, self._context())
         self._read_at = self._world.now()
 
@@ -123,7 +123,7 @@ def read_token(path: Path) -> str:
     """The token in a file, which may have been rotated."""
     token = Pem(path=path).read().decode(errors="replace").strip()
     if not token:
-        raise ConfigError(f"{path}: holds no token; write one there")
+        raise KubeconfigError(f"{path}: holds no token; write one there")
     return token
 
 
@@ -132,7 +132,7 @@ def _believing(ca: Pem, source: str) -> ssl.SSLContext:
         return ssl.create_default_context(cadata=ca.read().decode("ascii"))
     except (ssl.SSLError, ValueError):
         where = ca.path or f"{source}: certificate-authority-data"
-        raise ConfigError(f"{where}: holds no certificate in PEM format") from None
+        raise KubeconfigError(f"{where}: holds no certificate in PEM format") from None
 
 
 def _show(context: ssl.SSLContext, certificate: Pem, key: Pem, source: str) -> None:
@@ -149,7 +149,7 @@ def _show(context: ssl.SSLContext, certificate: Pem, key: Pem, source: str) -> N
             context.load_cert_chain(chain, secret, password="")  # a key with a passphrase fails instead of asking
         except (ssl.SSLError, OSError, ValueError):
             where = certificate.path or f"{source}: client-certificate-data"
-            raise ConfigError(
+            raise KubeconfigError(
                 f"{where}: no PEM certificate with the key that belongs to it (or that is encrypted)"
             ) from None
 

@@ -22,9 +22,9 @@ from yarl import URL
 from dovetail import __version__
 from dovetail.kube.api.auth import Credentials, Proof
 from dovetail.kube.api.errors import Unauthorized, Unavailable, error_of
-from dovetail.kube.api.kubeconfig import ConfigError
+from dovetail.kube.api.kubeconfig import KubeconfigError
 from dovetail.kube.api.pages import Ahead, Heard
-from dovetail.kube.api.typed import UNREADABLE, Page, Reader
+from dovetail.kube.api.typed import UNREADABLE, Page, TypedReader
 from dovetail.kube.api.wire import Broken, Wire
 from dovetail.kube.objects.problems import printable
 
@@ -110,7 +110,7 @@ class Api:
         return await self._whole(Request("DELETE", path, params, None if body is None else encoded(body)))
 
     async def list_pages(
-        self, path: str, reader: Reader[T], *, version: str = "0", limit: int = PAGE, params: Params | None = None
+        self, path: str, reader: TypedReader[T], *, version: str = "0", limit: int = PAGE, params: Params | None = None
     ) -> AsyncGenerator[Page[T], None]:
         """The list, page by page.
 
@@ -198,7 +198,7 @@ class Api:
             if rejected is not None:
                 await self.credentials.refresh(rejected)
             proof = await self.credentials.proof()
-        except (ConfigError, OSError) as error:
+        except (KubeconfigError, OSError) as error:
             if not self._was_proven:
                 raise
             raise Unavailable(f"{request}: no credentials: {printable(str(error), 600)}", sent=False) from error
@@ -316,7 +316,7 @@ def _drop(asked: Iterable[Ahead]) -> None:
         page.drop()
 
 
-def _read_page(reader: Reader[T], body: Json, path: str) -> Page[T]:
+def _read_page(reader: TypedReader[T], body: Json, path: str) -> Page[T]:
     try:
         return reader.page(body)
     except UNREADABLE as error:

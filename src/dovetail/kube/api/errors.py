@@ -21,7 +21,7 @@ import msgspec
 
 from dovetail.kube.objects.problems import printable
 
-LONGEST_MESSAGE = 1_000
+LONGEST_STATUS_MESSAGE = 1_000
 
 
 class ApiError(Exception):
@@ -104,7 +104,7 @@ class Status(msgspec.Struct, frozen=True):
     details: Any = None
 
 
-KINDS: dict[int, type[ApiError]] = {
+ERROR_OF_STATUS: dict[int, type[ApiError]] = {
     401: Unauthorized,
     403: Forbidden,
     404: NotFound,
@@ -125,15 +125,15 @@ def status_of(body: bytes | bytearray | msgspec.Raw) -> Status:
         return _STATUS.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         # At most four bytes a character: `printable` cuts before a character that the slice has split.
-        text = bytes(memoryview(body)[: 4 * (LONGEST_MESSAGE + 1)]).decode(errors="replace")
-        return Status(message=printable(text, LONGEST_MESSAGE))
+        text = bytes(memoryview(body)[: 4 * (LONGEST_STATUS_MESSAGE + 1)]).decode(errors="replace")
+        return Status(message=printable(text, LONGEST_STATUS_MESSAGE))
 
 
 def error_of(code: int, body: bytes | bytearray | msgspec.Raw, what: str, retry_after: str | None = None) -> ApiError:
     """The error for an answer. `what` is the request, as "GET /api/v1/nodes"."""
     status = status_of(body)
-    kind = KINDS.get(code) or (Invalid if 400 <= code < 500 else Unavailable)
-    said = printable(status.message, LONGEST_MESSAGE) or "no message"
+    kind = ERROR_OF_STATUS.get(code) or (Invalid if 400 <= code < 500 else Unavailable)
+    said = printable(status.message, LONGEST_STATUS_MESSAGE) or "no message"
     missing = missing_permission(status.message) if code == 403 else None
     text = f"{what}: {code} {status.reason or kind.__name__}: {missing or said}"
     error = kind(

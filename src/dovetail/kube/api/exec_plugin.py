@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from dovetail.kube.api.kubeconfig import ConfigError, Connection, Exec
+from dovetail.kube.api.kubeconfig import Connection, Exec, KubeconfigError
 from dovetail.kube.objects.problems import printable
 
 LONGEST_RUN = 60.0  # seconds
@@ -68,7 +68,7 @@ async def _run(connection: Connection, plugin: Exec, environ: Mapping[str, str])
         )
     except OSError as error:
         hint = f"; {printable(plugin.install_hint, 600)}" if plugin.install_hint else "; install it or correct its path"
-        raise ConfigError(f"{where}: cannot be started: {error.strerror}{hint}") from None
+        raise KubeconfigError(f"{where}: cannot be started: {error.strerror}{hint}") from None
     try:
         output, complaint = await asyncio.wait_for(process.communicate(), LONGEST_RUN)
     except (TimeoutError, asyncio.CancelledError) as error:
@@ -76,10 +76,12 @@ async def _run(connection: Connection, plugin: Exec, environ: Mapping[str, str])
         await process.wait()
         if isinstance(error, asyncio.CancelledError):
             raise
-        raise ConfigError(f"{where}: did not answer within {LONGEST_RUN:.0f} s; run it by hand and see why") from None
+        raise KubeconfigError(
+            f"{where}: did not answer within {LONGEST_RUN:.0f} s; run it by hand and see why"
+        ) from None
     if process.returncode != 0:
         said = printable(complaint.decode(errors="replace").strip()[-400:], 400) or "it said nothing on stderr"
-        raise ConfigError(f"{where}: failed with exit code {process.returncode}: {said}")
+        raise KubeconfigError(f"{where}: failed with exit code {process.returncode}: {said}")
     return output
 
 
@@ -106,17 +108,19 @@ def _read(output: bytes, plugin: Exec, where: str) -> Issued:
     try:
         credential = _CREDENTIAL.decode(output)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise ConfigError(f"{where}: did not print an ExecCredential as JSON") from None
+        raise KubeconfigError(f"{where}: did not print an ExecCredential as JSON") from None
     if credential.kind != "ExecCredential" or credential.api_version != plugin.api_version:
         found = printable(f"{credential.api_version} {credential.kind}")
-        raise ConfigError(
+        raise KubeconfigError(
             f"{where}: printed {found}, but the kubeconfig asks for {plugin.api_version}; make them agree"
         )
     answer = credential.status or _Answer()
     if bool(answer.client_certificate_data) != bool(answer.client_key_data):
-        raise ConfigError(f"{where}: printed a client certificate without its key, or a key without its certificate")
+        raise KubeconfigError(
+            f"{where}: printed a client certificate without its key, or a key without its certificate"
+        )
     if not answer.token and not answer.client_certificate_data:
-        raise ConfigError(f"{where}: printed neither a token nor a client certificate")
+        raise KubeconfigError(f"{where}: printed neither a token nor a client certificate")
     return Issued(
         token=answer.token or None,
         certificate=answer.client_certificate_data.encode() if answer.client_certificate_data else None,

@@ -19,7 +19,7 @@ class Garbage(Exception):
     """The bytes are not a response that can be read safely; the connection must be closed."""
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     status: int
     headers: dict[bytes, bytes]  # names in lower case; values of several headers of one name are joined with commas
     body: bytes
@@ -41,7 +41,7 @@ class Parser:
 
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
-        self._answer: Answer | None = None  # complete, and not returned yet
+        self._answer: HttpResponse | None = None  # complete, and not returned yet
         self._fed = 0  # bytes since the last complete response
         self._start()
 
@@ -56,7 +56,7 @@ class Parser:
     def idle(self) -> bool:
         return self._fed == 0
 
-    def feed(self, data: bytes) -> Answer | None:
+    def feed(self, data: bytes) -> HttpResponse | None:
         self._fed += len(data)
         try:
             self._parser.feed_data(data)
@@ -71,7 +71,7 @@ class Parser:
             raise Garbage(f"headers of more than {MAX_HEAD_BYTES} bytes")
         return answer
 
-    def end(self) -> Answer | None:
+    def end(self) -> HttpResponse | None:
         """Note that the connection ended. Returns the response, if its body ends there."""
         if not self._in_body or b"content-length" in self._headers or b"transfer-encoding" in self._headers:
             return None
@@ -82,7 +82,7 @@ class Parser:
     def _complete(self, reusable: bool) -> None:
         status, body = self._parser.get_status_code(), self._body
         if status >= 200:  # 1xx: the final response follows
-            self._answer = Answer(status, self._headers, body[0] if len(body) == 1 else b"".join(body), reusable)
+            self._answer = HttpResponse(status, self._headers, body[0] if len(body) == 1 else b"".join(body), reusable)
         self._start()
 
     # ---- what httptools calls -----------------------------------------------------------------------------------

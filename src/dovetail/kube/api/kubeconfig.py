@@ -28,7 +28,7 @@ _LOOPBACK = re.compile(r"http://(localhost|127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?(/|
 EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
 
-class ConfigError(Exception):
+class KubeconfigError(Exception):
     """The API server's address or our credentials cannot be found. The text says what to do."""
 
 
@@ -36,7 +36,7 @@ class Kebab(msgspec.Struct, rename="kebab", frozen=True):
     """kubeconfig's spelling; unknown fields are ignored."""
 
 
-class Cluster(Kebab, frozen=True):
+class KubeconfigCluster(Kebab, frozen=True):
     server: str = ""
     certificate_authority: str | None = None
     certificate_authority_data: str | None = None
@@ -63,7 +63,7 @@ class Exec(msgspec.Struct, rename="camel", frozen=True):
     provide_cluster_info: bool = False
 
 
-class User(Kebab, frozen=True):
+class KubeconfigUser(Kebab, frozen=True):
     token: str | None = None
     token_file: str | None = msgspec.field(name="tokenFile", default=None)
     client_certificate: str | None = None
@@ -79,7 +79,7 @@ class User(Kebab, frozen=True):
     impersonate_extra: dict[str, list[str]] | None = msgspec.field(name="as-user-extra", default=None)
 
 
-class Context(msgspec.Struct, frozen=True):
+class KubeconfigContext(msgspec.Struct, frozen=True):
     cluster: str = ""
     user: str = ""
     namespace: str | None = None
@@ -87,17 +87,17 @@ class Context(msgspec.Struct, frozen=True):
 
 class NamedCluster(msgspec.Struct, frozen=True):
     name: str
-    cluster: Cluster | None = None
+    cluster: KubeconfigCluster | None = None
 
 
 class NamedUser(msgspec.Struct, frozen=True):
     name: str
-    user: User | None = None
+    user: KubeconfigUser | None = None
 
 
 class NamedContext(msgspec.Struct, frozen=True):
     name: str
-    context: Context | None = None
+    context: KubeconfigContext | None = None
 
 
 class File(Kebab, frozen=True):
@@ -182,13 +182,13 @@ def _find(
         listed = [Path(part).expanduser() for part in environ["KUBECONFIG"].split(":") if part]
         there = [path for path in listed if path.exists()]
         if not there:
-            raise ConfigError(f"KUBECONFIG={environ['KUBECONFIG']}: no such file; correct KUBECONFIG or unset it")
+            raise KubeconfigError(f"KUBECONFIG={environ['KUBECONFIG']}: no such file; correct KUBECONFIG or unset it")
         return from_files(there, context)
     if context is None and environ.get("KUBERNETES_SERVICE_HOST") and (service_account / "token").exists():
         return from_service_account(environ, service_account)
     default = home / ".kube" / "config"
     if not default.exists():
-        raise ConfigError(
+        raise KubeconfigError(
             f"no cluster found: {default} does not exist, KUBECONFIG is not set, and this is no pod with a service "
             f"account ({service_account}/token); say --kubeconfig FILE"
         )
@@ -199,7 +199,7 @@ def from_service_account(environ: Mapping[str, str], folder: Path = SERVICE_ACCO
     """The connection that the kubelet gives to every pod. The token is read again as the kubelet rotates it."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
-        raise ConfigError("KUBERNETES_SERVICE_HOST is not set: not in a pod? say --kubeconfig FILE")
+        raise KubeconfigError("KUBERNETES_SERVICE_HOST is not set: not in a pod? say --kubeconfig FILE")
     namespace = folder / "namespace"
     return Connection(
         server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
@@ -216,14 +216,14 @@ def from_files(paths: Sequence[Path], context: str | None = None) -> Connection:
     listed = ", ".join(str(path) for path in paths)
     name = context or next((file.current_context for _, file in files if file.current_context), "")
     if not name:
-        raise ConfigError(f"{listed}: current-context is not set; say --context NAME or set it: {_known(files)}")
+        raise KubeconfigError(f"{listed}: current-context is not set; say --context NAME or set it: {_known(files)}")
     contexts = [(path, each.context, each.name) for path, file in files for each in file.contexts or ()]
     chosen = _first(contexts, name, f"{listed}: contexts: there is no context {name!r}; {_known(files)}")[1]
     where = f"{listed}: contexts[{name}]"
     clusters = [(path, each.cluster, each.name) for path, file in files for each in file.clusters or ()]
     users = [(path, each.user, each.name) for path, file in files for each in file.users or ()]
     cluster = _first(clusters, chosen.cluster, f"{where}.cluster: there is no cluster {chosen.cluster!r} in clusters")
-    user = paths[0], User()
+    user = paths[0], KubeconfigUser()
     if chosen.user:
         user = _first(users, chosen.user, f"{where}.user: there is no user {chosen.user!r} in users")
     source = f"context {printable(name)} of {listed}"
@@ -236,23 +236,23 @@ def read_file(path: Path) -> File:
         text = _read(path).decode("utf-8-sig")
         found = list(documents(text, lambda _: None))
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 text (byte {error.start}); is it a kubeconfig file?") from None
+        raise KubeconfigError(f"{path}: is not UTF-8 text (byte {error.start}); is it a kubeconfig file?") from None
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}" if error.problem_mark else "somewhere"
-        raise ConfigError(f"{path}: is broken YAML at {line}: {error.problem}") from None
+        raise KubeconfigError(f"{path}: is broken YAML at {line}: {error.problem}") from None
     except (yaml.YAMLError, TextError) as error:
         said = f": {error}" if isinstance(error, TextError) else ""
-        raise ConfigError(f"{path}: is broken YAML{said}") from None
+        raise KubeconfigError(f"{path}: is broken YAML{said}") from None
     content = next((document for document in found if document is not None), None)
     if content is None:
-        raise ConfigError(
+        raise KubeconfigError(
             f"{path}: is empty; write a kubeconfig there (`kubectl config view --raw --flatten` prints one)"
         )
     try:
         return msgspec.convert(content, File)
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$")
-        raise ConfigError(f"{path}: {place.strip('.`') or 'the file'}: {message[0].lower()}{message[1:]}") from None
+        raise KubeconfigError(f"{path}: {place.strip('.`') or 'the file'}: {message[0].lower()}{message[1:]}") from None
 
 
 def _is_server(text: str) -> bool:
@@ -264,22 +264,22 @@ def _is_server(text: str) -> bool:
         return False
 
 
-def _connection(source: str, context: Context, cluster: tuple[Path, Cluster], user: tuple[Path, User]) -> Connection:
+def _connection(
+    source: str, context: KubeconfigContext, cluster: tuple[Path, KubeconfigCluster], user: tuple[Path, KubeconfigUser]
+) -> Connection:
     (cluster_file, at), (user_file, who) = cluster, user
     where = f"{cluster_file}: clusters[{printable(context.cluster)}]"
     me = f"{user_file}: users[{printable(context.user)}]"
     if not _is_server(at.server):
-        raise ConfigError(f"{where}.cluster.server: must be a URL such as https://10.0.0.1:6443")
+        raise KubeconfigError(f"{where}.cluster.server: must be a URL such as https://10.0.0.1:6443")
     if at.proxy_url and not at.proxy_url.startswith(("http://", "https://")):
-        raise ConfigError(f"{where}.cluster.proxy-url: only http:// and https:// proxies are supported")
+        raise KubeconfigError(f"{where}.cluster.proxy-url: only http:// and https:// proxies are supported")
     _check_user(me, who)
     certificate = _pem(user_file, who.client_certificate, who.client_certificate_data, f"{me}.user.client-certificate")
     key = _pem(user_file, who.client_key, who.client_key_data, f"{me}.user.client-key")
     if (certificate is None) != (key is None):
-        absent = "client-key" if key is None else "client-certificate"
-        raise ConfigError(
-            f"{me}.user.{absent}: is missing; a client certificate needs its key, and a key its certificate"
-        )
+        absent = f"{me}.user.{'client-key' if key is None else 'client-certificate'}"
+        raise KubeconfigError(f"{absent}: is missing; a client certificate needs its key, and a key its certificate")
     return Connection(
         server=at.server.rstrip("/"),
         source=source,
@@ -305,23 +305,27 @@ def _connection(source: str, context: Context, cluster: tuple[Path, Cluster], us
     )
 
 
-def _check_user(me: str, who: User) -> None:
+def _check_user(me: str, who: KubeconfigUser) -> None:
     if who.auth_provider is not None:
-        raise ConfigError(f"{me}.user.auth-provider: was removed from Kubernetes in 1.26; use an exec plugin instead")
+        raise KubeconfigError(
+            f"{me}.user.auth-provider: was removed from Kubernetes in 1.26; use an exec plugin instead"
+        )
     if who.username is not None:
-        raise ConfigError(f"{me}.user.username: basic authentication was removed from Kubernetes in 1.19; use a token")
+        raise KubeconfigError(
+            f"{me}.user.username: basic authentication was removed from Kubernetes in 1.19; use a token"
+        )
     plugin = who.exec
     if plugin is not None and plugin.api_version not in EXEC_VERSIONS:
-        raise ConfigError(
+        raise KubeconfigError(
             f"{me}.user.exec.apiVersion: must be {EXEC_VERSIONS[0]}; update the plugin and the kubeconfig"
         )
     if plugin is not None and plugin.interactive_mode == "Always":
-        raise ConfigError(
+        raise KubeconfigError(
             f"{me}.user.exec.interactiveMode: is Always, but nobody is there to answer; use another plugin"
         )
 
 
-def _impersonation(who: User) -> tuple[tuple[str, str], ...]:
+def _impersonation(who: KubeconfigUser) -> tuple[tuple[str, str], ...]:
     """Impersonation headers. Without them we would act with more rights than the file says."""
     headers = [("Impersonate-Group", group) for group in who.impersonate_groups or ()]
     if who.impersonate:
@@ -333,7 +337,7 @@ def _impersonation(who: User) -> tuple[tuple[str, str], ...]:
     return tuple(headers)
 
 
-def _extension(cluster: Cluster) -> Any:
+def _extension(cluster: KubeconfigCluster) -> Any:
     """The facts about a cluster for exec plugins (client.authentication.k8s.io/exec)."""
     for each in cluster.extensions or ():
         if isinstance(each, dict) and each.get("name") == "client.authentication.k8s.io/exec":
@@ -346,7 +350,7 @@ def _pem(beside: Path, path: str | None, data: str | None, where: str) -> Pem | 
         try:
             return Pem(data=base64.b64decode(data, validate=True))
         except (binascii.Error, ValueError):
-            raise ConfigError(f"{where}-data: is not base64; paste the whole value in one line") from None
+            raise KubeconfigError(f"{where}-data: is not base64; paste the whole value in one line") from None
     found = _file(beside, path, where)
     return Pem(path=found) if found is not None else None
 
@@ -356,7 +360,7 @@ def _file(beside: Path, path: str | None, where: str) -> Path | None:
         return None
     found = beside.absolute().parent / Path(path).expanduser()
     if not found.is_file():
-        raise ConfigError(f"{where}: there is no file {found}; correct the path")
+        raise KubeconfigError(f"{where}: there is no file {found}; correct the path")
     return found
 
 
@@ -364,9 +368,9 @@ def _read(path: Path) -> bytes:
     try:
         return files.read_input(path, files.MAX_SETTINGS_BYTES)
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; correct the path") from None
+        raise KubeconfigError(f"{path}: no such file; correct the path") from None
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        raise KubeconfigError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 Part = TypeVar("Part")
@@ -377,7 +381,7 @@ def _first(parts: Sequence[tuple[Path, Part | None, str]], name: str, otherwise:
     for path, part, called in parts:
         if called == name and part is not None:
             return path, part
-    raise ConfigError(otherwise)
+    raise KubeconfigError(otherwise)
 
 
 def _known(files: Sequence[tuple[Path, File]]) -> str:

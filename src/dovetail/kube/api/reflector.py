@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar
 
 from dovetail.kube.api.client import PAGE, Api
 from dovetail.kube.api.errors import ApiError, Forbidden, Gone, NotFound, Unavailable
-from dovetail.kube.api.kubeconfig import ConfigError
+from dovetail.kube.api.kubeconfig import KubeconfigError
 from dovetail.kube.api.retry import REAL, Backoff, World
-from dovetail.kube.api.typed import Reader, Unreadable, is_older
+from dovetail.kube.api.typed import TypedReader, Unreadable, is_older
 from dovetail.kube.api.watch import Event, Garbled, Heard, Lines, NotServed, Replaced, WatchReader
 from dovetail.kube.log import DEBUG, WARNING, Log, silent
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 Batch = list[Event[T]]
 Deliver = Callable[[Batch[T]], Awaitable[None] | None]
 SHORT = 1.0  # seconds; a watch that ends sooner counts as a failure
-SOON = Backoff(longest=2.0)  # also the longest time that the view stays old after the server is back
+DEFAULT_BACKOFF = Backoff(longest=2.0)  # also the longest time that the view stays old after the server is back
 REMIND = 300.0  # seconds between two reports of a continuing failure
 
 
@@ -37,10 +37,10 @@ class Pace:
     quiet: float = 150.0
     recheck: float = 60.0  # between two checks for a resource that is not served
     hurry: float = 2.0  # the same where objects of it are needed
-    backoff: Backoff = SOON
+    backoff: Backoff = DEFAULT_BACKOFF
 
 
-PACE = Pace()
+DEFAULT_PACE = Pace()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Reflector(Generic[T]):
         params: Mapping[str, str] | None = None,
         limit: int = PAGE,
         first_version: str = "0",
-        pace: Pace = PACE,
+        pace: Pace = DEFAULT_PACE,
         world: World = REAL,
         report: Log = silent,
         on_watch: Callable[[bool], None] = lambda is_open: None,
@@ -96,7 +96,7 @@ class Reflector(Generic[T]):
         self._api, self._deliver, self._params = api, deliver, dict(params or {})
         self._limit, self._first = limit, first_version
         self._pace, self._world, self._report = pace, world, report
-        self._reader = Reader(kind)
+        self._reader = TypedReader(kind)
         self._watching: WatchReader[T] = WatchReader(self._reader)
         self._must_list, self._newest = True, False
         self._synced = asyncio.Event()
@@ -165,7 +165,7 @@ class Reflector(Generic[T]):
                 continue
             except Gone as error:
                 self._must_list, trouble = True, error
-            except (ApiError, ConfigError, Garbled, _Again) as error:
+            except (ApiError, KubeconfigError, Garbled, _Again) as error:
                 trouble = error
             await self._recover(trouble)
 

@@ -81,7 +81,7 @@ class Page(Generic[T]):
 HEAD = msgspec.json.Decoder(Head)
 
 
-class Reader(Generic[T]):
+class TypedReader(Generic[T]):
     """Reads objects of one type. Decoders are made once: making them costs more than using them."""
 
     def __init__(self, kind: type[T]) -> None:

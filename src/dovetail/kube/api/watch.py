@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from dovetail.kube.api.errors import Status, status_of
-from dovetail.kube.api.typed import UNREADABLE, Reader, Ref, Unreadable, ref_of, version_of
+from dovetail.kube.api.typed import UNREADABLE, Ref, TypedReader, Unreadable, ref_of, version_of
 from dovetail.kube.objects.problems import printable
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ _ENVELOPE = msgspec.json.Decoder(_Envelope)
 class WatchReader(Generic[T]):
     """Reads complete lines of a watch. A bookmark has no spec, so an object is decoded after its envelope."""
 
-    def __init__(self, reader: Reader[T]) -> None:
+    def __init__(self, reader: TypedReader[T]) -> None:
         self._reader = reader
         self.unreadable: dict[tuple[str, str], Unreadable] = {}  # namespace, name -> what is wrong with it
 

@@ -12,7 +12,7 @@ import ssl
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from dovetail.kube.api.http1 import Answer, Garbage, Parser
+from dovetail.kube.api.http1 import Garbage, HttpResponse, Parser
 
 KEEP = 50.0  # seconds for which an idle connection is kept; API servers close theirs after 90
 CONNECT = 10.0  # seconds
@@ -49,7 +49,7 @@ class Wire:
         self._busy: set[_Line] = set()
         self._tls: ssl.SSLContext | None = None
 
-    async def ask(self, message: bytes, tls: ssl.SSLContext | None, seconds: float) -> Answer:
+    async def ask(self, message: bytes, tls: ssl.SSLContext | None, seconds: float) -> HttpResponse:
         """Send a whole request and wait for its whole answer. Raises Broken."""
         async with self._room:
             line = self._kept(tls) or await self._connect(tls)
@@ -119,13 +119,13 @@ class _Line(asyncio.Protocol):
         self.loop = loop
         self._transport: asyncio.Transport | None = None
         self._parser = Parser()
-        self._answer: asyncio.Future[Answer] | None = None
+        self._answer: asyncio.Future[HttpResponse] | None = None
         self.is_open = False
 
-    async def ask(self, message: bytes, seconds: float) -> Answer:
+    async def ask(self, message: bytes, seconds: float) -> HttpResponse:
         assert self._transport is not None
         assert self._answer is None
-        answer: asyncio.Future[Answer] = self.loop.create_future()
+        answer: asyncio.Future[HttpResponse] = self.loop.create_future()
         self._answer = answer
         alarm = self.loop.call_later(seconds, self._fail, "no answer in time")
         try:
@@ -168,7 +168,7 @@ class _Line(asyncio.Protocol):
         else:
             self._fail(f"the connection broke: {error or 'closed by the server'}")
 
-    def _give(self, answer: Answer) -> None:
+    def _give(self, answer: HttpResponse) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(answer)
 

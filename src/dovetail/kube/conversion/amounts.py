@@ -12,7 +12,7 @@ from dovetail.model import quantity
 from dovetail.model.node import CPU, MEMORY, STORAGE
 
 HIGHEST_PRIORITY = 2_000_001_000  # of Kubernetes' class system-node-critical
-LARGEST = AMOUNT.most  # more than any machine has; sums of a million of these fit 128 bits, and floats stay exact
+MAX_AMOUNT = AMOUNT.most  # more than any machine has; sums of a million of these fit 128 bits, and floats stay exact
 
 
 def text_of(value: Quantity) -> str:
@@ -23,7 +23,7 @@ def text_of(value: Quantity) -> str:
         return value.strip()
     if isinstance(value, float) and not math.isfinite(value):
         raise quantity.QuantityError(f"{value} is not a quantity; write a number such as 2, 500m, 1.5 or 16Gi")
-    if isinstance(value, int) and abs(value) > quantity.LARGEST:
+    if isinstance(value, int) and abs(value) > quantity.MAX_QUANTITY:
         raise quantity.QuantityError("the number is larger than Kubernetes can hold")
     return repr(value)
 
@@ -44,7 +44,7 @@ def amount(name: str, value: Quantity) -> int:
             )
     if result < 0:
         raise quantity.QuantityError(f"{printable(text, 40)!r} is negative; write 0 or more")
-    if result > LARGEST:
+    if result > MAX_AMOUNT:
         raise quantity.QuantityError(f"{printable(text, 40)!r} is larger than anything that exists; is the unit right?")
     return result
 

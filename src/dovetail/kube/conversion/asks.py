@@ -20,7 +20,7 @@ from dovetail.kube.objects.problems import Problems, printable
 from dovetail.model import quantity
 from dovetail.model.pod import CardResources, DeviceAsk
 
-WHOLE = 100  # per cent
+WHOLE_PERCENT = 100  # of a card
 
 
 class TooManyCards(ValueError):
@@ -36,7 +36,7 @@ class AskError(ValueError):
 
 
 @dataclass(slots=True)
-class Asked:
+class ContainerAsks:
     """A container's cards, the counts that admission would have written, and why it cannot be placed (or "")."""
 
     asks: tuple[DeviceAsk, ...] = ()
@@ -45,9 +45,9 @@ class Asked:
     excess: Excess | None = None  # more cards than the bound; `asks` has as many as the bound
 
 
-def asked(resources: Resources, vendors: Vendors, path: str, where: str, problems: Problems) -> Asked:
+def asked(resources: Resources, vendors: Vendors, path: str, where: str, problems: Problems) -> ContainerAsks:
     """The asks of one container for all vendors, in the table's order."""
-    result = Asked()
+    result = ContainerAsks()
     asks = []
     for vendor in vendors.concerned((*resources.requests, *resources.limits)):
         reader = _Reader(resources, vendor, f"{path}.resources", where, problems)
@@ -101,7 +101,7 @@ class _Reader:
         if not memory and percent is None and self.vendor.default_memory:
             memory = self.vendor.default_memory
             self._note(self.vendor.memory, f"{memory} MiB per card, by defaultMemory")
-        part = None if memory else WHOLE if percent is None else percent
+        part = None if memory else WHOLE_PERCENT if percent is None else percent
         vendor = self.vendor
         plain = not self._states(vendor.memory, vendor.percentage, vendor.core)
         return DeviceAsk(vendor.word, self.count, memory, part, compute, plain, _resources(vendor))
@@ -127,7 +127,7 @@ class _Reader:
         """An ask for whole cards, as many as could be read, where a part of the request is wrong."""
         if not self.count:
             return None
-        return DeviceAsk(self.vendor.word, self.count, memory_percent=WHOLE, resources=_resources(self.vendor))
+        return DeviceAsk(self.vendor.word, self.count, memory_percent=WHOLE_PERCENT, resources=_resources(self.vendor))
 
     def field(self, name: str) -> str:
         return f"{self.path}.{'requests' if name in self.requests and name not in self.limits else 'limits'}.{name}"
@@ -196,9 +196,9 @@ class _Reader:
         value, whole = given
         if not whole:
             raise AskError(name, "must be a whole number between 1 and 100")
-        if value > WHOLE:
+        if value > WHOLE_PERCENT:
             self._warn(name, f"{value} is more than 100 per cent; 100 is used")
-            return WHOLE
+            return WHOLE_PERCENT
         if value <= 0:
             self._warn(name, f"{value} counts as not set; write 1 to 100")
             return None
@@ -211,15 +211,17 @@ class _Reader:
             value, whole = given
             if not whole or value < 0:
                 raise AskError(vendor.core, "must be a whole number between 0 and 100: per cent of a card's compute")
-            if value > WHOLE:
+            if value > WHOLE_PERCENT:
                 self._warn(vendor.core, f"{value} is more than a card has; 100 is used")
-            return min(value, WHOLE)
+            return min(value, WHOLE_PERCENT)
         stated = self._states(vendor.memory, vendor.percentage)
-        exclusive = not stated or not vendor.memory or (percent == WHOLE and self._stated_percent() == WHOLE)
+        exclusive = (
+            not stated or not vendor.memory or (percent == WHOLE_PERCENT and self._stated_percent() == WHOLE_PERCENT)
+        )
         if vendor.webhook and exclusive:
             self._note(vendor.core, "100, by HAMi's webhook: a whole card is exclusive")
-            return WHOLE
-        return min(vendor.default_cores, WHOLE)
+            return WHOLE_PERCENT
+        return min(vendor.default_cores, WHOLE_PERCENT)
 
     def _stated_percent(self) -> int:
         given = self._number(self.vendor.percentage)
@@ -233,5 +235,5 @@ class _Reader:
 
 
 def _resources(vendor: Vendor) -> CardResources:
-    shared = min(vendor.default_cores, WHOLE) * MILLI_PER_CORE
+    shared = min(vendor.default_cores, WHOLE_PERCENT) * MILLI_PER_CORE
     return CardResources(vendor.count, vendor.memory, vendor.percentage, vendor.core, vendor.memory_factor, shared)

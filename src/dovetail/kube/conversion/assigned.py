@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dovetail.kube.conversion.register import LARGEST, MILLI_PER_CORE, MOST_TEXT
+from dovetail.kube.conversion.register import MAX_CARD_NUMBER, MILLI_PER_CORE, MOST_TEXT
 from dovetail.kube.conversion.vendors import NVIDIA, Vendor, Vendors
 from dovetail.kube.objects import bounds
 from dovetail.kube.objects import core as objects
@@ -23,7 +23,7 @@ from dovetail.model.decision import Share
 from dovetail.model.pod import ContainerKind, Pod
 
 MOST_SHARES = bounds.SHARES.most  # shares of one pod
-NO_CARD = " ,:;0"  # the only characters of a string without cards, such as `,,0,0:;`
+NO_CARD_CHARACTERS = " ,:;0"  # the only characters of a string without cards, such as `,,0,0:;`
 
 
 class Entry(NamedTuple):
@@ -73,7 +73,7 @@ def _segment(text: str) -> tuple[Entry, ...]:
 
 
 def _whole(text: str, part: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 11 and int(text) <= LARGEST):
+    if not (text.isascii() and text.isdigit() and len(text) < 11 and int(text) <= MAX_CARD_NUMBER):
         raise AssignmentError(f"{printable(part, 60)!r} has no whole number where memory and cores stand")
     return int(text)
 
@@ -88,7 +88,7 @@ class Record(NamedTuple):
 def has_record(annotations: Mapping[str, str], vendors: Vendors) -> bool:
     """Whether an annotation records the pod's cards, legibly or not."""
     names = (name for row in vendors.concerned(annotations) for name in (row.allocated, row.to_allocate) if name)
-    return any(annotations.get(name, "").strip(NO_CARD) for name in names)
+    return any(annotations.get(name, "").strip(NO_CARD_CHARACTERS) for name in names)
 
 
 def recorded_shares(
@@ -101,7 +101,7 @@ def recorded_shares(
     """
     asked, rows = _asked(pod), vendors.concerned(annotations)
     for row in rows:
-        if row.word not in asked and annotations.get(row.allocated, "").strip(NO_CARD):
+        if row.word not in asked and annotations.get(row.allocated, "").strip(NO_CARD_CHARACTERS):
             message = f"names {row.word} cards, which the pod does not ask for; it is ignored"
             problems.warning(where, f"metadata.annotations.{row.allocated}", message)
     if not asked:

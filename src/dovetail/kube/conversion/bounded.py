@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from dovetail.kube.conversion.policies import DEVICE, NODE, WEIGHTS
+from dovetail.kube.conversion.policies import DEVICE_POLICY_KEYS, NODE_POLICY_KEYS, WEIGHTS_KEY
 from dovetail.kube.conversion.vendors import Vendors
 from dovetail.kube.objects import bounds
 from dovetail.kube.objects import core as objects
@@ -201,7 +201,7 @@ def bounded_meta(meta: objects.Meta, path: str, vendors: Vendors) -> tuple[objec
 
 
 def _is_request(annotation: str, vendors: Vendors) -> bool:
-    if annotation in (*NODE, *DEVICE, WEIGHTS):
+    if annotation in (*NODE_POLICY_KEYS, *DEVICE_POLICY_KEYS, WEIGHTS_KEY):
         return True
     rows = vendors.concerned((annotation,))
     return any(annotation not in (row.allocated, row.to_allocate) for row in rows)

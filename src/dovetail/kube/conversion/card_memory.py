@@ -14,7 +14,6 @@ from dovetail.kube.objects.core import Quantity
 from dovetail.kube.objects.problems import printable
 from dovetail.model import quantity
 
-LARGEST = CARD_NUMBER.most
 MIB = 1 << 20
 FEW_MIB = 64  # less memory than a CUDA context takes: probably not intended
 INSTEAD = "write MiB per card, such as 16384, or a unit, such as 16Gi"
@@ -41,7 +40,7 @@ def card_memory(value: Quantity, factor: int = 1) -> CardMemory:
         return _with_unit(amount, said)
     if not quantity.is_whole(text):
         raise quantity.QuantityError(f"{said} is not a whole number of MiB; {INSTEAD}")
-    if amount > LARGEST // factor:
+    if amount > CARD_NUMBER.most // factor:
         meant = f"if these are bytes, write {-(-amount // MIB)}Mi" if amount >= MIB else INSTEAD
         raise quantity.QuantityError(f"{said} is a plain number, so MiB, and no card has as many; {meant}")
     mib = amount * factor
@@ -63,7 +62,7 @@ def quota_memory(value: Quantity, factor: int = 1) -> int:
     """MiB that a namespace may have. Decimal units are MiB up to HAMi's limit: `1000000` is stored as `1M`."""
     text = text_of(value)
     amount = quantity.parse(text)
-    if text.endswith("i") or (amount > LARGEST // factor and has_memory_unit(text)):
+    if text.endswith("i") or (amount > CARD_NUMBER.most // factor and has_memory_unit(text)):
         return amount // MIB
     return amount * factor
 
@@ -72,7 +71,7 @@ def _with_unit(amount: int, said: str) -> CardMemory:
     mib = -(-amount // MIB)
     if amount and (amount < MIB or (amount < FEW_MIB * MIB and amount % MIB)):
         raise quantity.QuantityError(f"{said} is {amount:,} bytes, too little to be an amount of GPU memory; {INSTEAD}")
-    if mib > LARGEST:
+    if mib > CARD_NUMBER.most:
         raise quantity.QuantityError(f"{said} is {mib:,} MiB, more than any card has; {INSTEAD}")
     note = f"{said} is read as {mib:,} MiB per card; HAMi's own scheduler needs the plain number"
     return CardMemory(mib, note, _doubt(mib, said))

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from dovetail.kube.conversion.admission import admission
-from dovetail.kube.conversion.file_pods import Bound, Context, Pending
+from dovetail.kube.conversion.file_pods import BoundPod, Context, Pending
 from dovetail.kube.conversion.gangs import groups_of
 from dovetail.kube.conversion.groups import Standing
-from dovetail.kube.conversion.nodes import MOST_NODES, NodeReading, nodes_from_pool, read_node
+from dovetail.kube.conversion.nodes import MOST_POOL_NODES, NodeReading, nodes_from_pool, read_node
 from dovetail.kube.conversion.quotas import quota_from
 from dovetail.kube.conversion.selectors import selecting
 from dovetail.kube.conversion.settings import Settings
@@ -124,7 +124,7 @@ class _Nodes(NamedTuple):
     found: Mapping[str, tuple[Found, NodeReading]]  # Node objects
     all: tuple[Node, ...]  # with those of pools, by name
 
-    def settled(self, bound: Sequence[Bound], problems: Problems) -> tuple[Node, ...]:
+    def settled(self, bound: Sequence[BoundPod], problems: Problems) -> tuple[Node, ...]:
         """The nodes, checked against each other and against the cards that pods hold."""
         oldest_first = sorted(self.found.values(), key=lambda each: joined(each[0].value))
         nodes = settled_nodes((reading for _, reading in oldest_first), (item.held for item in bound))
@@ -144,8 +144,8 @@ def _nodes(found: Objects, vendors: Vendors, problems: Problems) -> _Nodes:
     for item in found.of("Cluster"):
         for number, pool in enumerate(item.value.nodes):
             total += max(pool.count or 1, 1)
-            if total > 2 * MOST_NODES:
-                problems.fatal(item.where, f"nodes[{number}].count", f"more than {2 * MOST_NODES} nodes in all")
+            if total > 2 * MOST_POOL_NODES:
+                problems.fatal(item.where, f"nodes[{number}].count", f"more than {2 * MOST_POOL_NODES} nodes in all")
                 break
             batches.append((item.where, nodes_from_pool(pool, f"nodes[{number}]", item.where, vendors, problems)))
     for where, batch in batches:
@@ -159,7 +159,7 @@ def _nodes(found: Objects, vendors: Vendors, problems: Problems) -> _Nodes:
 
 
 def _by_known_nodes(
-    bound: Sequence[Bound], nodes: Sequence[Node], problems: Problems
+    bound: Sequence[BoundPod], nodes: Sequence[Node], problems: Problems
 ) -> tuple[tuple[RunningPod, ...], tuple[RunningPod, ...]]:
     """Pods on nodes of the input, and those on other nodes; each by node, namespace and name."""
     known = {node.name for node in nodes}

@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from dovetail.kube.conversion.register import LARGEST, clean_model
+from dovetail.kube.conversion.register import MAX_CARD_NUMBER, clean_model
 from dovetail.kube.conversion.vendors import Vendor, Vendors
 from dovetail.kube.objects.bounds import CARDS_PER_NODE
 from dovetail.kube.objects.problems import Problems, printable
 from dovetail.model.device import Device
 
-PRODUCT, MEMORY, COUNT = "nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.count"
-REPLICAS, STRATEGY = "nvidia.com/gpu.replicas", "nvidia.com/gpu.sharing-strategy"
+PRODUCT_LABEL, MEMORY_LABEL, COUNT_LABEL = "nvidia.com/gpu.product", "nvidia.com/gpu.memory", "nvidia.com/gpu.count"
+REPLICAS_LABEL, STRATEGY_LABEL = "nvidia.com/gpu.replicas", "nvidia.com/gpu.sharing-strategy"
 MIG_RESOURCE = "nvidia.com/mig-"
-MOST_CARDS = CARDS_PER_NODE.most
 
 
 class Discovered(NamedTuple):
@@ -27,7 +26,7 @@ class Discovered(NamedTuple):
 
 
 def discover(
-    node: str, labels: Mapping[str, str], allocatable: Mapping[str, int], vendors: Vendors, tell: Teller
+    node: str, labels: Mapping[str, str], allocatable: Mapping[str, int], vendors: Vendors, tell: NodeProblems
 ) -> Discovered:
     """The node's cards, as many as are allocatable.
 
@@ -40,13 +39,12 @@ def discover(
             devices.extend(_nvidia(node, labels, count, vendor, tell))
         elif count:
             tell.warning(f"status.allocatable.{vendor.count}", _UNKNOWN.format(count=count, name=vendor.count))
-            devices.extend(
-                _cards(node, vendor, vendor.word, 0, range(len(devices), len(devices) + min(count, MOST_CARDS)))
-            )
+            indices = range(len(devices), len(devices) + min(count, CARDS_PER_NODE.most))
+            devices.extend(_cards(node, vendor, vendor.word, 0, indices))
     return Discovered(tuple(devices), _mig(labels, allocatable))
 
 
-class Teller(NamedTuple):
+class NodeProblems(NamedTuple):
     """A problem collector for one node."""
 
     where: str
@@ -66,10 +64,12 @@ _UNKNOWN = (
 _NOT_OFFERED = "is not there, so no card can be asked for by that name, though the labels count {count}"
 
 
-def _nvidia(node: str, labels: Mapping[str, str], count: int | None, vendor: Vendor, tell: Teller) -> list[Device]:
-    product = labels.get(PRODUCT, "")
-    labelled = _label(labels, COUNT, tell)
-    replicas = max(_label(labels, REPLICAS, tell) or 1, 1)
+def _nvidia(
+    node: str, labels: Mapping[str, str], count: int | None, vendor: Vendor, tell: NodeProblems
+) -> list[Device]:
+    product = labels.get(PRODUCT_LABEL, "")
+    labelled = _label(labels, COUNT_LABEL, tell)
+    replicas = max(_label(labels, REPLICAS_LABEL, tell) or 1, 1)
     if "-MIG-" in product:
         return []
     if count is None:
@@ -77,35 +77,35 @@ def _nvidia(node: str, labels: Mapping[str, str], count: int | None, vendor: Ven
             tell.warning(f"status.allocatable.{vendor.count}", _NOT_OFFERED.format(count=labelled))
         return []
     cards = count // replicas if labelled is None else min(labelled, count // replicas)
-    if cards > MOST_CARDS:
-        tell.warning(f"metadata.labels.{COUNT}", f"{cards} cards on one node; {MOST_CARDS} are used")
-        cards = MOST_CARDS
+    if cards > CARDS_PER_NODE.most:
+        tell.warning(f"metadata.labels.{COUNT_LABEL}", f"{cards} cards on one node; {CARDS_PER_NODE.most} are used")
+        cards = CARDS_PER_NODE.most
     if replicas > 1 and cards:
-        how = labels.get(STRATEGY, "time-slicing")
+        how = labels.get(STRATEGY_LABEL, "time-slicing")
         message = f"{cards} GPUs shared {replicas}-fold by {printable(how)}: whole cards only"
-        tell.note(f"metadata.labels.{REPLICAS}", message)
+        tell.note(f"metadata.labels.{REPLICAS_LABEL}", message)
     if not product and cards:
         tell.warning(f"status.allocatable.{vendor.count}", _UNKNOWN.format(count=count, name=vendor.count))
     model = clean_model(product.removesuffix("-SHARED")) or vendor.word
-    return _cards(node, vendor, model, _label(labels, MEMORY, tell) or 0, range(cards))
+    return _cards(node, vendor, model, _label(labels, MEMORY_LABEL, tell) or 0, range(cards))
 
 
 def _cards(node: str, vendor: Vendor, model: str, memory: int, indices: range) -> list[Device]:
     return [Device(f"{node}/gpu-{i}", i, vendor.word, model, memory, slots=1) for i in indices]
 
 
-def _label(labels: Mapping[str, str], name: str, tell: Teller) -> int | None:
+def _label(labels: Mapping[str, str], name: str, tell: NodeProblems) -> int | None:
     text = labels.get(name)
     if text is None:
         return None
-    if text.isascii() and text.isdigit() and len(text) < 11 and int(text) <= LARGEST:
+    if text.isascii() and text.isdigit() and len(text) < 11 and int(text) <= MAX_CARD_NUMBER:
         return int(text)
     tell.warning(f"metadata.labels.{name}", f"{printable(text, 40)!r} is not a whole number; the label is ignored")
     return None
 
 
 def _mig(labels: Mapping[str, str], allocatable: Mapping[str, int]) -> bool:
-    if "-MIG-" in labels.get(PRODUCT, ""):
+    if "-MIG-" in labels.get(PRODUCT_LABEL, ""):
         return True
     if any(amount > 0 for name, amount in allocatable.items() if name.startswith(MIG_RESOURCE)):
         return True

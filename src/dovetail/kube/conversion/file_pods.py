@@ -33,7 +33,7 @@ class Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BoundPod:
     """A pod that has a node."""
 
     held: Held
@@ -70,14 +70,14 @@ def stored_pod(item: Found, uids: set[str], context: Context) -> objects.Pod:
     return stored(item.value, item.namespace, item.name, uid)
 
 
-def bound_pod(source: objects.Pod, who: Owners, where: str, context: Context) -> Bound:
+def bound_pod(source: objects.Pod, who: Owners, where: str, context: Context) -> BoundPod:
     quiet = Problems()  # notes about a running pod do not help; errors become warnings
     pod = identified(_as_it_is(source, where, context, quiet), source, who, where, context.problems)
     for problem in quiet.found():
         if problem.severity == "error":
             message = f"{problem.message}; the pod runs, and what could be read of it is counted"
             context.problems.warning(problem.where, problem.field, message)
-    return Bound(first_held(pod, source, context.settings, where, context.problems), where)
+    return BoundPod(first_held(pod, source, context.settings, where, context.problems), where)
 
 
 def pending_pod(item: Found, source: objects.Pod, context: Context) -> Pod:

@@ -234,7 +234,7 @@ def _name(api_group: str, source: objects.PodGroup) -> GroupName:
     return GroupName(api_group, source.metadata.namespace, source.metadata.name)
 
 
-class Waiting(Protocol):
+class PodOfFile(Protocol):
     """A pod of a file that is to be placed, and its position in the file."""
 
     @property
@@ -244,7 +244,7 @@ class Waiting(Protocol):
 
 
 def groups_of(
-    pending: Sequence[Waiting],
+    pending: Sequence[PodOfFile],
     running: Iterable[Pod],
     pod_groups: Iterable[Found],
     problems: Problems,

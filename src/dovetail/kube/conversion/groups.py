@@ -26,7 +26,7 @@ FIELDS = {  # API group -> the field in which a pod names a PodGroup of it
     **{api_group: f"metadata.labels.{label}" for label, api_group in LABELS.items()},
     "scheduling.volcano.sh": f"metadata.annotations.{VOLCANO}",
 }
-LONGEST_NAME = 253  # of a PodGroup: a name cut to one character more matches none
+LONGEST_GROUP_NAME = 253  # of a PodGroup: a name cut to one character more matches none
 
 
 class GroupName(NamedTuple):
@@ -65,7 +65,7 @@ def named_group(meta: objects.Meta, spec: objects.PodSpec, namespace: str) -> st
         if meta.labels.get(label):
             return GroupName(api_group, namespace, meta.labels[label]).key
     if meta.annotations.get(VOLCANO):
-        name = visible_lines(meta.annotations[VOLCANO])[: LONGEST_NAME + 1]
+        name = visible_lines(meta.annotations[VOLCANO])[: LONGEST_GROUP_NAME + 1]
         return GroupName("scheduling.volcano.sh", namespace, name).key
     return ""
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
-from dovetail.kube.conversion.policies import DEVICE, NODE, WEIGHTS
+from dovetail.kube.conversion.policies import DEVICE_POLICY_KEYS, NODE_POLICY_KEYS, WEIGHTS_KEY
 from dovetail.kube.conversion.settings import WEBHOOK
 from dovetail.kube.conversion.vendors import Vendors
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problems, printable
 
-MOST_LOOKED_AT = 200  # names of one mapping
+MAX_NAMES_CHECKED = 200  # of one mapping
 LONGEST_LOOKED_AT = 120  # characters; no name of ours is longer
-SIMILAR = 0.78  # of two names of one domain, by difflib: `gpumemory` and `gpumem` are 0.8, `gpus` and `gpu` 0.857
+SIMILAR_NAMES = 0.78  # of two names of one domain, by difflib: `gpumemory` and `gpumem` are 0.8, `gpus` and `gpu` 0.857
 OUR_DOMAIN = "dovetail.dev/"
 OUR_OTHERS = ("dovetail.dev/enforcer", "dovetail.dev/epoch", "dovetail.dev/bound-by")
 GROUP_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
@@ -45,7 +45,7 @@ _JOINTS = re.compile(r"[-_.]")
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class KnownNames:
     """The known names for one table of vendors."""
 
     annotations: frozenset[str]
@@ -65,10 +65,16 @@ class Names:
 
 
 @lru_cache(maxsize=8)
-def names_of(vendors: Vendors) -> Names:
+def names_of(vendors: Vendors) -> KnownNames:
     rows = vendors.rows
     annotations = frozenset(
-        (*NODE, *DEVICE, WEIGHTS, GROUP_ANNOTATION, *(key for row in rows for key in row.pod_keys if key))
+        (
+            *NODE_POLICY_KEYS,
+            *DEVICE_POLICY_KEYS,
+            WEIGHTS_KEY,
+            GROUP_ANNOTATION,
+            *(key for row in rows for key in row.pod_keys if key),
+        )
     )
     labels, parts = frozenset((WEBHOOK, *GROUP_LABELS)), vendors.share_names
     resources = frozenset((*parts, *vendors.by_count))
@@ -76,11 +82,11 @@ def names_of(vendors: Vendors) -> Names:
     right = frozenset((*annotations, *labels, *resources, *written, *OUR_OTHERS, *OTHERS))
     domains = sorted({f"{name.partition('/')[0]}/" for name in (*annotations, *labels, *resources) if "/" in name})
     endings = {name.rpartition("/")[2]: name for name in sorted(annotations)}
-    return Names(annotations, labels, resources, parts, annotations | parts, right, tuple(domains), endings)
+    return KnownNames(annotations, labels, resources, parts, annotations | parts, right, tuple(domains), endings)
 
 
 def check_pod_names(
-    meta: objects.Meta, spec: objects.PodSpec, path: str, names: Names, where: str, problems: Problems
+    meta: objects.Meta, spec: objects.PodSpec, path: str, names: KnownNames, where: str, problems: Problems
 ) -> None:
     """Report misspelt names of a pod. `path`: the spec's; the metadata are beside it."""
     beside = f"{path.removesuffix('spec')}metadata" if path.endswith("spec") else "metadata"
@@ -88,32 +94,32 @@ def check_pod_names(
         ("annotations", meta.annotations, names.annotations),
         ("labels", meta.labels, names.labels),
     ):
-        for name in islice(given, MOST_LOOKED_AT):
+        for name in islice(given, MAX_NAMES_CHECKED):
             message = _wrong_place(name, place, names) or _slip(name, known, names)
             if message:
                 problems.mistake(where, f"{beside}.{place}.{printable(name)}", message)
     for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
-        for number, container in enumerate(containers[:MOST_LOOKED_AT]):
+        for number, container in enumerate(containers[:MAX_NAMES_CHECKED]):
             _check_resources(container.resources, f"{path}.{kind}[{number}].resources", names, where, problems)
 
 
 def check_workload_names(
-    kind: str, meta: objects.Meta, template: objects.Meta, names: Names, where: str, problems: Problems
+    kind: str, meta: objects.Meta, template: objects.Meta, names: KnownNames, where: str, problems: Problems
 ) -> None:
     """Report annotations and labels on a workload that belong on its pods: no component reads them there."""
     for place, given, inside, known in (
         ("annotations", meta.annotations, template.annotations, names.annotations),
         ("labels", meta.labels, template.labels, names.labels),
     ):
-        for name in islice(given, MOST_LOOKED_AT):
+        for name in islice(given, MAX_NAMES_CHECKED):
             if name in known and name not in inside:
                 message = f"has no effect on a {kind}; write it under spec.template.metadata.{place}, for its pods"
                 problems.mistake(where, f"metadata.{place}.{name}", message)
 
 
-def _check_resources(given: objects.Resources, path: str, names: Names, where: str, problems: Problems) -> None:
+def _check_resources(given: objects.Resources, path: str, names: KnownNames, where: str, problems: Problems) -> None:
     for part, amounts in (("limits", given.limits), ("requests", given.requests)):
-        for name in islice(amounts, MOST_LOOKED_AT):
+        for name in islice(amounts, MAX_NAMES_CHECKED):
             if part == "requests" and name in given.limits:
                 continue  # reported there already
             likely = likely_name(name, names.resources, names) if names.may_be_a_slip(name) else ""
@@ -122,7 +128,7 @@ def _check_resources(given: objects.Resources, path: str, names: Names, where: s
                 problems.mistake(where, f"{path}.{part}.{printable(name)}", message)
 
 
-def _wrong_place(name: str, place: str, names: Names) -> str:
+def _wrong_place(name: str, place: str, names: KnownNames) -> str:
     if name in names.parts:
         return f"is a resource and no {place[:-1]}; write it under resources.limits"
     if place == "labels" and name in names.annotations:
@@ -132,19 +138,19 @@ def _wrong_place(name: str, place: str, names: Names) -> str:
     return ""
 
 
-def _slip(name: str, known: Iterable[str], names: Names) -> str:
+def _slip(name: str, known: Iterable[str], names: KnownNames) -> str:
     likely = likely_name(name, known, names) if names.may_be_a_slip(name) else ""
     if likely:
         return f"is nothing that HAMi or Dovetail reads; did you mean {likely}?"
     if name.startswith(OUR_DOMAIN) and name not in names.right:
-        return f"is nothing that Dovetail reads; it reads {NODE[0]} and {DEVICE[0]}"
+        return f"is nothing that Dovetail reads; it reads {NODE_POLICY_KEYS[0]} and {DEVICE_POLICY_KEYS[0]}"
     return ""
 
 
-def likely_name(name: str, known: Iterable[str], names: Names) -> str:
+def likely_name(name: str, known: Iterable[str], names: KnownNames) -> str:
     """The known name that this one resembles, of the same domain if there is one; "" = none."""
     domain, _, ending = name.rpartition("/")
-    for ours, hamis in (NODE, DEVICE):
+    for ours, hamis in (NODE_POLICY_KEYS, DEVICE_POLICY_KEYS):
         if f"{domain}/" == OUR_DOMAIN and ending == hamis.rpartition("/")[2]:
             return ours
     same = {one.rpartition("/")[2]: one for one in known if one.rpartition("/")[0] == domain}
@@ -155,5 +161,5 @@ def likely_name(name: str, known: Iterable[str], names: Names) -> str:
     elsewhere = names.endings.get(ending, "")
     if elsewhere in known:
         return elsewhere
-    close = difflib.get_close_matches(ending, same, n=1, cutoff=SIMILAR)
+    close = difflib.get_close_matches(ending, same, n=1, cutoff=SIMILAR_NAMES)
     return same[close[0]] if close else ""

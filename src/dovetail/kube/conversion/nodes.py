@@ -10,7 +10,7 @@ import msgspec
 
 from dovetail.kube.conversion.amounts import amount, amounts
 from dovetail.kube.conversion.bounded import bounded_node
-from dovetail.kube.conversion.discovery import Discovered, Teller, discover
+from dovetail.kube.conversion.discovery import Discovered, NodeProblems, discover
 from dovetail.kube.conversion.register import MILLI_PER_CORE, cordoned, pair_scores, registered
 from dovetail.kube.conversion.settled import NO_DOUBT, CardSource, card_source_of, why_unsettled
 from dovetail.kube.conversion.vendors import Vendors
@@ -28,8 +28,7 @@ HOSTNAME = "kubernetes.io/hostname"  # kubelet sets it on every node
 DEFAULT_PODS = 110  # kubelet's --max-pods
 NOT_READY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-MOST_CARDS = CARDS_PER_NODE.most
-MOST_NODES = 100_000  # of one pool
+MOST_POOL_NODES = 100_000  # of one pool
 MOST_POOL_CARDS = 1_000_000
 NVLINK, SAME_NUMA, ACROSS = 600, 20, 10  # pair scores, see pools.py
 
@@ -60,7 +59,7 @@ def read_node(found: Found, vendors: Vendors, problems: Problems) -> NodeReading
         out = cordoned(meta.annotations, devices, where, problems)
         devices = tuple(msgspec.structs.replace(d, cordoned=True) if d.uuid in out else d for d in devices)
     elif not any(meta.annotations.get(row.register) for row in vendors.rows if row.register):
-        plain = discover(found.name, meta.labels, allocatable, vendors, Teller(where, problems))
+        plain = discover(found.name, meta.labels, allocatable, vendors, NodeProblems(where, problems))
     enforcer = _enforcer(meta, Enforcer.STOCK if plain.devices or plain.mig else Enforcer.HAMI, where, problems)
     declared = bool(meta.annotations.get(ENFORCER) or meta.labels.get(ENFORCER))
     card_source = card_source_of(meta, devices, plain, vendors)
@@ -117,7 +116,7 @@ def _without_repeats(devices: tuple[Device, ...], where: str, problems: Problems
         if device.uuid in unique:
             problems.warning(where, "metadata.annotations", f"card {device.uuid} is registered by two vendors")
         unique.setdefault(device.uuid, device)
-    return tuple(unique.values())[:MOST_CARDS]
+    return tuple(unique.values())[: CARDS_PER_NODE.most]
 
 
 def _enforcer(meta: objects.Meta, found: Enforcer, where: str, problems: Problems) -> Enforcer:
@@ -185,8 +184,8 @@ def _taints(taints: Sequence[objects.Taint | str], where: str, problems: Problem
 def nodes_from_pool(pool: Pool, path: str, where: str, vendors: Vendors, problems: Problems) -> list[Node]:
     """The nodes of one pool of our cluster file."""
     before = problems.fatal_errors
-    if pool.count is not None and not 0 <= pool.count <= MOST_NODES:
-        problems.fatal(where, f"{path}.count", f"must be between 0 and {MOST_NODES}")
+    if pool.count is not None and not 0 <= pool.count <= MOST_POOL_NODES:
+        problems.fatal(where, f"{path}.count", f"must be between 0 and {MOST_POOL_NODES}")
     if not pool.name or len(pool.name) > 240 or "/" in pool.name:
         problems.fatal(where, f"{path}.name", "must be the name of a node")
     if pool.enforcer not in tuple(Enforcer):
@@ -197,8 +196,10 @@ def nodes_from_pool(pool: Pool, path: str, where: str, vendors: Vendors, problem
         own_path = f"{path}.gpus[{number}]" if isinstance(pool.gpus, list) else f"{path}.gpus"
         _check_gpus(gpus, own_path, where, vendors, problems)
     cards = sum(gpus.count for gpus in kinds)
-    if cards > MOST_CARDS or cards * (pool.count or 1) > MOST_POOL_CARDS:
-        problems.fatal(where, f"{path}.gpus", f"at most {MOST_CARDS} cards per node and {MOST_POOL_CARDS} per pool")
+    if cards > CARDS_PER_NODE.most or cards * (pool.count or 1) > MOST_POOL_CARDS:
+        problems.fatal(
+            where, f"{path}.gpus", f"at most {CARDS_PER_NODE.most} cards per node and {MOST_POOL_CARDS} per pool"
+        )
     if problems.fatal_errors > before:
         return []
     taints = tuple(_taints(pool.taints, where, problems))
@@ -226,8 +227,8 @@ def _pool_amounts(pool: Pool, path: str, where: str, problems: Problems) -> dict
 
 
 def _check_gpus(gpus: Gpus, path: str, where: str, vendors: Vendors, problems: Problems) -> None:
-    if not 0 <= gpus.count <= MOST_CARDS // 2:
-        problems.fatal(where, f"{path}.count", f"must be between 0 and {MOST_CARDS // 2}")
+    if not 0 <= gpus.count <= CARDS_PER_NODE.most // 2:
+        problems.fatal(where, f"{path}.count", f"must be between 0 and {CARDS_PER_NODE.most // 2}")
         return
     if not gpus.model.strip() or len(gpus.model) > 200:
         problems.fatal(where, f"{path}.model", "must be a product name such as NVIDIA A100-SXM4-80GB")

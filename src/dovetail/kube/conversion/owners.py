@@ -11,7 +11,8 @@ from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problems, printable
 
 HASH_LABEL = "pod-template-hash"
-NEWEST = 253_402_300_799.0  # 9999-12-31: an object without a creation time does not exist yet, so it comes last
+# An object without a creation time does not exist yet, so it comes last.
+NEWEST_CREATION = 253_402_300_799.0  # 9999-12-31
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +56,16 @@ def controller(meta: objects.Meta) -> objects.OwnerReference | None:
 
 
 def created(meta: objects.Meta, where: str, problems: Problems) -> float:
-    """Creation time in seconds since 1970; NEWEST if it is not stated."""
+    """Creation time in seconds since 1970; NEWEST_CREATION if it is not stated."""
     text = meta.creation_timestamp
     if not text:
-        return NEWEST
+        return NEWEST_CREATION
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
-        return min(moment.timestamp(), NEWEST)
+        return min(moment.timestamp(), NEWEST_CREATION)
     except (ValueError, OverflowError):
         message = f"{printable(text, 40)!r} is no time such as 2026-01-31T12:00:00Z; the object counts as the newest"
         problems.warning(where, "metadata.creationTimestamp", message)
-        return NEWEST
+        return NEWEST_CREATION

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dovetail.kube.conversion.register import LARGEST
+from dovetail.kube.conversion.register import MAX_CARD_NUMBER
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.objects.bounds import POLICY_CHAIN
 from dovetail.kube.objects.problems import Problems, printable
 from dovetail.model.pod import Profile
 
-NODE = ("dovetail.dev/node-policy", "hami.io/node-scheduler-policy")  # the first one set wins
-DEVICE = ("dovetail.dev/gpu-policy", "hami.io/gpu-scheduler-policy")
-WEIGHTS = "hami.io/device-scoring-weights"
+NODE_POLICY_KEYS = ("dovetail.dev/node-policy", "hami.io/node-scheduler-policy")  # the first one set wins
+DEVICE_POLICY_KEYS = ("dovetail.dev/gpu-policy", "hami.io/gpu-scheduler-policy")
+WEIGHTS_KEY = "hami.io/device-scoring-weights"
 WEIGHT_NAMES = ("slot", "core", "memory")
 LONGEST_CHAIN = POLICY_CHAIN.most
 
@@ -29,20 +29,20 @@ def profile_of(
 
     If the pod names a node policy, nothing of the profile for pods without devices is added to it.
     """
-    if _first(annotations, NODE)[1]:
+    if _first(annotations, NODE_POLICY_KEYS)[1]:
         default = settings.profile
     node, device, weights = default.node, default.device, default.weights
     key = ""
     try:
-        key, text = _first(annotations, NODE)
+        key, text = _first(annotations, NODE_POLICY_KEYS)
         if text:
             node = parse_node_policy(text, settings.node_policies)
-        key, text = _first(annotations, DEVICE)
+        key, text = _first(annotations, DEVICE_POLICY_KEYS)
         if text:
             device = parse_device_policy(text, settings.device_policies)
             if node in settings.joint_policies:
                 problems.warning(where, f"metadata.annotations.{key}", not_used(node))
-        key, text = WEIGHTS, annotations.get(WEIGHTS, "").strip()
+        key, text = WEIGHTS_KEY, annotations.get(WEIGHTS_KEY, "").strip()
         if text:
             weights = parse_weights(text)
     except PolicyError as error:
@@ -107,7 +107,7 @@ def parse_weights(text: str) -> tuple[int, int, int]:
     for part in text.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
         digits = value.isascii() and value.isdigit() and len(value) < 11
-        if name not in WEIGHT_NAMES or name in given or not digits or int(value) > LARGEST:
+        if name not in WEIGHT_NAMES or name in given or not digits or int(value) > MAX_CARD_NUMBER:
             raise PolicyError(f"{printable(text, 60)!r} are no weights; {wanted}")
         given[name] = int(value)
     if len(given) != len(WEIGHT_NAMES) or not any(given.values()):

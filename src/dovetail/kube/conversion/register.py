@@ -18,8 +18,8 @@ from dovetail.kube.objects import bounds
 from dovetail.kube.objects.problems import Problems, printable
 from dovetail.model.device import HAMI_CORE, Device
 
-CORDON = "hami.io/device-cordon"
-LARGEST = bounds.CARD_NUMBER.most  # HAMi's fields are int32
+DEVICE_CORDON = "hami.io/device-cordon"
+MAX_CARD_NUMBER = bounds.CARD_NUMBER.most  # HAMi's fields are int32
 MOST_TEXT = bounds.DEVICE_STRING.most
 MOST_BROKEN = 20  # entries of one register that are reported
 MILLI_PER_CORE = 10  # devcore 100 = a whole card = 1000 milli
@@ -157,8 +157,8 @@ def _whole(value: Any, name: str, lowest: int = 0) -> int:
     value = 0 if value is None else value
     if isinstance(value, bool) or not isinstance(value, int):
         raise EntryError(f"has a `{name}` that is no whole number")
-    if not lowest <= value <= LARGEST:
-        raise EntryError(f"has a `{name}` of {printable(str(value), 30)}, not between 0 and {LARGEST}")
+    if not lowest <= value <= MAX_CARD_NUMBER:
+        raise EntryError(f"has a `{name}` of {printable(str(value), 30)}, not between 0 and {MAX_CARD_NUMBER}")
     return value
 
 
@@ -172,15 +172,15 @@ def cordoned(
     annotations: Mapping[str, str], devices: Sequence[Device], where: str, problems: Problems
 ) -> frozenset[str]:
     """UUIDs of cards that take no new pods."""
-    listed = {uuid.strip() for uuid in annotations.get(CORDON, "").split(",")} - {""}
+    listed = {uuid.strip() for uuid in annotations.get(DEVICE_CORDON, "").split(",")} - {""}
     if len(listed) > bounds.CORDONED_CARDS.most:
         message = f"{bounds.CORDONED_CARDS.exceeded(len(listed))}; all cards of the node count as cordoned"
-        problems.warning(where, f"metadata.annotations.{CORDON}", message)
+        problems.warning(where, f"metadata.annotations.{DEVICE_CORDON}", message)
         return frozenset(device.uuid for device in devices)
     unknown = sorted(listed - {device.uuid for device in devices})
     if unknown:
         message = f"names {printable(', '.join(unknown))}, which is no card of this node"
-        problems.warning(where, f"metadata.annotations.{CORDON}", message)
+        problems.warning(where, f"metadata.annotations.{DEVICE_CORDON}", message)
     return frozenset(listed)
 
 
@@ -228,7 +228,7 @@ def _scores(text: str, path: str, where: str, problems: Problems) -> dict[tuple[
             problems.warning(where, f"{path}[{number}]", "is not {uuid, score: {uuid: number}}; it is left out")
             continue
         for other, score in (row or {}).items():
-            if isinstance(score, bool) or not isinstance(score, int) or not 0 <= score <= LARGEST:
+            if isinstance(score, bool) or not isinstance(score, int) or not 0 <= score <= MAX_CARD_NUMBER:
                 problems.warning(where, f"{path}[{number}]", f"the score of {printable(str(other))} is no number ≥ 0")
             else:
                 given[uuid, other] = score

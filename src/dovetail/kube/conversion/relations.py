@@ -14,8 +14,8 @@ from dovetail.kube.conversion.rules import RuleError, affinity_term, requirement
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problems, printable
 from dovetail.model.relations import (
-    ALONE,
     NO_PREFERENCES,
+    NO_RELATIONS,
     HostPort,
     PodTerm,
     Preferences,
@@ -27,7 +27,7 @@ from dovetail.model.rules import Requirement
 
 SELECTOR_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
-POLICIES = ("Honor", "Ignore")
+INCLUSION_POLICIES = ("Honor", "Ignore")
 PROTOCOLS = ("TCP", "UDP", "SCTP")
 LONGEST_SHARED = 4_096  # characters; of rules up to this length, one copy is kept for all pods with equal rules
 REQUIRED, PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
@@ -52,7 +52,7 @@ def relations_of(spec: objects.PodSpec, whose: Whose, problems: Problems) -> tup
         ports = tuple(dict.fromkeys(_ports(spec, whose.path)))
         claims, made = _claims(spec, whose.name)
         if not (together or apart or spec.topology_spread_constraints or ports or claims):
-            return ALONE, ""
+            return NO_RELATIONS, ""
         near, far = f"{whose.path}.affinity.podAffinity", f"{whose.path}.affinity.podAntiAffinity"
         spread = f"{whose.path}.topologySpreadConstraints"
         relations = Relations(
@@ -67,9 +67,9 @@ def relations_of(spec: objects.PodSpec, whose: Whose, problems: Problems) -> tup
         )
     except RuleError as error:
         problems.error(whose.where, error.path, str(error))
-        return ALONE, f"{error.path}: {error}"
-    if relations == ALONE:
-        return ALONE, ""
+        return NO_RELATIONS, f"{error.path}: {error}"
+    if relations == NO_RELATIONS:
+        return NO_RELATIONS, ""
     return (_shared(relations) if _is_small(relations) else relations), ""
 
 
@@ -190,8 +190,8 @@ def _spread(
             hard,
             selector,
             row.min_domains or 1,
-            _one_of(row.node_affinity_policy or "Honor", POLICIES, f"{own}.nodeAffinityPolicy") == "Honor",
-            _one_of(row.node_taints_policy or "Ignore", POLICIES, f"{own}.nodeTaintsPolicy") == "Honor",
+            _one_of(row.node_affinity_policy or "Honor", INCLUSION_POLICIES, f"{own}.nodeAffinityPolicy") == "Honor",
+            _one_of(row.node_taints_policy or "Ignore", INCLUSION_POLICIES, f"{own}.nodeTaintsPolicy") == "Honor",
         )
 
 

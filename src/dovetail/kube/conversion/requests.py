@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from dovetail.kube.conversion.amounts import added, amounts, within_priorities
-from dovetail.kube.conversion.asks import Asked, asked
+from dovetail.kube.conversion.asks import ContainerAsks, asked
 from dovetail.kube.conversion.bounded import Excess, bounded_meta, bounded_spec, listed
 from dovetail.kube.conversion.known_names import check_pod_names, names_of
 from dovetail.kube.conversion.limits import check_limits
@@ -29,7 +29,7 @@ from dovetail.model.reason import Reason
 
 # What a container without a request counts in scores (pkg/scheduler/util/pod_resources.go).
 SCORED_CPU, SCORED_MEMORY = 100, 200 << 20
-POD_LEVEL = (CPU, MEMORY, "hugepages-")  # what spec.resources may state (KEP-2837)
+POD_LEVEL_RESOURCES = (CPU, MEMORY, "hugepages-")  # what spec.resources may state (KEP-2837)
 TRUE = ("1", "t", "T", "true", "TRUE", "True")  # Go's strconv.ParseBool
 FALSE = ("0", "f", "F", "false", "FALSE", "False", "")
 
@@ -54,7 +54,7 @@ class _Part:
 
     name: str
     kind: ContainerKind
-    asked: Asked
+    asked: ContainerAsks
     requests: dict[str, int]
     limits: dict[str, int]
     right: bool
@@ -171,7 +171,7 @@ def _parts(template: Template, vendors: Vendors, refusals: _Refusals, problems: 
         elif part.asked.wrong or not part.right:
             refusals.invalid(part.asked.wrong or f"container {part.name}: a resource amount is wrong")
         cards += sum(ask.count for ask in part.asked.asks)
-        parts.append(part if cards <= most.most else replace(part, asked=Asked()))
+        parts.append(part if cards <= most.most else replace(part, asked=ContainerAsks()))
     if cards > most.most:
         refusals.beyond((Excess(f"{template.path}.containers", most, cards),), template.where, problems)
     return parts
@@ -256,7 +256,7 @@ def _pod_level(
     limits, fine = amounts(where, f"{path}.limits", spec.resources.limits, problems)
     for name, value in limits.items():
         given.setdefault(name, requests.get(name, 0) or value)
-    odd = sorted(name for name in given if not name.startswith(POD_LEVEL))
+    odd = sorted(name for name in given if not name.startswith(POD_LEVEL_RESOURCES))
     if odd:
         problems.error(where, f"{path}.requests.{odd[0]}", "only cpu, memory and hugepages can be asked for per pod")
     return {name: value for name, value in given.items() if name not in odd}, right and fine and not odd

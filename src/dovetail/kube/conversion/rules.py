@@ -9,7 +9,7 @@ from dovetail.kube.objects.problems import Problems, printable
 from dovetail.model.rules import AffinityTerm, NodeRules, Requirement, Toleration
 
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
-TOLERATIONS = ("Equal", "Exists", "Lt", "Gt")
+TOLERATION_OPERATORS = ("Equal", "Exists", "Lt", "Gt")
 
 
 class RuleError(ValueError):
@@ -77,8 +77,8 @@ def _is_integer(text: str) -> bool:
 def _tolerations(given: list[objects.Toleration], path: str) -> Iterator[Toleration]:
     for number, row in enumerate(given):
         operator = row.operator or "Equal"
-        if operator not in TOLERATIONS:
-            message = f"{printable(operator)!r} is none of {', '.join(TOLERATIONS)}"
+        if operator not in TOLERATION_OPERATORS:
+            message = f"{printable(operator)!r} is none of {', '.join(TOLERATION_OPERATORS)}"
             raise RuleError(f"{path}[{number}].operator", message)
         if not row.key and operator != "Exists":
             raise RuleError(f"{path}[{number}].operator", "must be Exists where key is empty")

@@ -19,7 +19,7 @@ SERVICE, REPLICA_SET = "Service", "ReplicaSet"
 CONTROLLERS = ("ReplicationController", REPLICA_SET, "StatefulSet", "Deployment")
 
 
-class Names(objects.Struct, frozen=True):
+class NameAndNamespace(objects.Struct, frozen=True):
     name: str = ""
     namespace: str = ""
 
@@ -32,7 +32,7 @@ class ControllerSpec(objects.Struct, frozen=True):
 class Controller(objects.Struct, frozen=True):
     """A ReplicaSet or StatefulSet."""
 
-    metadata: Names
+    metadata: NameAndNamespace
     spec: ControllerSpec = ControllerSpec()
 
 
@@ -43,7 +43,7 @@ class LabelledSpec(objects.Struct, frozen=True):
 class Labelled(objects.Struct, frozen=True):
     """A Service or ReplicationController: its selector is a map of labels."""
 
-    metadata: Names
+    metadata: NameAndNamespace
     spec: LabelledSpec = LabelledSpec()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
-from dovetail.kube.conversion.discovery import COUNT, PRODUCT, Discovered
+from dovetail.kube.conversion.discovery import COUNT_LABEL, PRODUCT_LABEL, Discovered
 from dovetail.kube.conversion.vendors import NVIDIA, Vendors
 from dovetail.kube.objects import core as objects
 from dovetail.model.device import Device
@@ -62,7 +62,7 @@ def card_source_of(
         return CardSource.REGISTER
     if not discovered.devices:
         return CardSource.NONE
-    return CardSource.LABELS if PRODUCT in meta.labels else CardSource.COUNT
+    return CardSource.LABELS if PRODUCT_LABEL in meta.labels else CardSource.COUNT
 
 
 def why_unsettled(
@@ -104,10 +104,12 @@ def _incomplete_labels(
 
     The allocatable number may count slots, not cards.
     """
-    product = meta.labels.get(PRODUCT, "")
-    if source is CardSource.LABELS and product and COUNT not in meta.labels:
+    product = meta.labels.get(PRODUCT_LABEL, "")
+    if source is CardSource.LABELS and product and COUNT_LABEL not in meta.labels:
         return Doubt(
-            f"metadata.labels.{COUNT}", f"is missing although {PRODUCT} is there", "wait for feature discovery"
+            f"metadata.labels.{COUNT_LABEL}",
+            f"is missing although {PRODUCT_LABEL} is there",
+            "wait for feature discovery",
         )
     name = vendors.by_word[NVIDIA].count
     if source is CardSource.COUNT and allocatable.get(name, 0) > MOST_BARE_CARDS:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count, islice
 
 from dovetail.kube.conversion.file_pods import (
-    Bound,
+    BoundPod,
     Context,
     Pending,
     bound_pod,
@@ -25,7 +25,7 @@ from dovetail.kube.conversion.file_pods import (
 )
 from dovetail.kube.conversion.groups import GroupName, named_group
 from dovetail.kube.conversion.known_names import check_workload_names, names_of
-from dovetail.kube.conversion.owners import NEWEST, Owners, controller, maker, owners
+from dovetail.kube.conversion.owners import NEWEST_CREATION, Owners, controller, maker, owners
 from dovetail.kube.conversion.reading import TERMINAL, identified
 from dovetail.kube.conversion.requests import renamed
 from dovetail.kube.files.custom_workloads import PodSet
@@ -40,7 +40,7 @@ from dovetail.model.rules import Toleration
 MADE_BY_OPERATORS = ("Job", "StatefulSet", "Deployment", "ReplicaSet")  # these then create the pods
 VOLCANO_GROUP = "scheduling.volcano.sh"
 MOST_REPLICAS = 100_000  # of one workload
-MOST_PODS = 1_000_000
+MOST_PENDING_PODS = 1_000_000
 
 # pkg/controller/daemon/util/daemonset_util.go AddOrUpdateDaemonPodTolerations
 DAEMON_TOLERATIONS = (
@@ -84,7 +84,7 @@ class Expansion:
     """All pods to place, and all running pods."""
 
     pending: list[Pending] = field(default_factory=list)
-    bound: list[Bound] = field(default_factory=list)
+    bound: list[BoundPod] = field(default_factory=list)
     uids: set[str] = field(default_factory=set)
     pod_groups: list[Found] = field(default_factory=list)  # those that controllers would create
 
@@ -102,8 +102,8 @@ def expand(found: Objects, context: Context) -> Expansion:
             seen.owned[item.namespace].append(item.name)
         _existing(item, who, owned, result, context)
     for item in _expandable(found, context.problems):
-        if len(result.pending) > MOST_PODS:
-            context.problems.error(item.where, "", f"more than {MOST_PODS} pods; this workload is left out")
+        if len(result.pending) > MOST_PENDING_PODS:
+            context.problems.error(item.where, "", f"more than {MOST_PENDING_PODS} pods; this workload is left out")
             continue
         _missing(item, owned, names[item.namespace], result, context)
     for item in _without_children(found):
@@ -176,7 +176,7 @@ def _missing(
     pod = made_pod(item, template, "spec.template.spec", context)
     made_by = f"{item.kind}/{item.namespace}/{item.name}"
     group = named_group(template.metadata, template.spec, item.namespace)
-    pod = replace(pod, owner=owner, maker=made_by, group=group, created=NEWEST)
+    pod = replace(pod, owner=owner, maker=made_by, group=group, created=NEWEST_CREATION)
     names_known = names_of(context.settings.vendors)
     check_workload_names(item.kind, workload.metadata, template.metadata, names_known, item.where, context.problems)
     if item.kind == "DaemonSet":
@@ -215,13 +215,13 @@ def _missing_of_custom(item: Found, seen: _Seen, result: Expansion, context: Con
     for one, template, wanted in zip(made.sets, workload.templates, _left(item.name, made.sets, exists), strict=True):
         if not wanted:
             continue
-        if len(result.pending) + wanted > MOST_PODS:
-            problems.error(item.where, one.path, f"more than {MOST_PODS} pods; these are left out")
+        if len(result.pending) + wanted > MOST_PENDING_PODS:
+            problems.error(item.where, one.path, f"more than {MOST_PENDING_PODS} pods; these are left out")
             continue
         pod = made_pod(item, template, one.spec_path, context)
         owner = f"{item.kind}/{item.namespace}/{item.name}"
         group = named_group(template.metadata, template.spec, item.namespace) or gang
-        pod = replace(pod, owner=owner, maker=owner, group=group, created=NEWEST)
+        pod = replace(pod, owner=owner, maker=owner, group=group, created=NEWEST_CREATION)
         stem = f"{item.name}-{one.stem}" if one.stem else item.name
         free = (name for name in (f"{stem}-{ordinal}" for ordinal in count()) if name not in names)
         for name in list(islice(free, wanted)):

@@ -16,8 +16,8 @@ from typing import Any
 from dovetail.kube.objects.problems import printable
 
 MOST_REPLICAS = 100_000  # of one template
-MOST_SETS = 1_000  # templates of one object
-MOST_LOOKED_AT = 20_000  # parts of an object of an unknown kind that are searched
+MAX_TEMPLATES = 1_000  # templates of one object
+MAX_PARTS_SEARCHED = 20_000  # parts of an object of an unknown kind that are searched
 SLIP = 0.9  # of two names, by difflib: `replica` and `replicas` are 0.93, `minReplicas` and `replicas` 0.84
 Json = Mapping[str, Any]
 
@@ -83,7 +83,7 @@ class _At:
         return self.value
 
     def items(self) -> list[_At]:
-        if not isinstance(self.value, list) or len(self.value) > MOST_SETS:
+        if not isinstance(self.value, list) or len(self.value) > MAX_TEMPLATES:
             raise NotPlain(f"{self.path} {'is missing' if self.value is None else 'is no short list'}")
         return [_At(part, f"{self.path}[{number}]") for number, part in enumerate(self.value)]
 
@@ -117,7 +117,7 @@ def _replica_specs(key: str) -> Callable[[_At], Expanded]:
         if body.get("spec", "runPolicy", "suspend").is_true():
             return Expanded(rests="spec.runPolicy.suspend")
         specs = body.get("spec", key)
-        if len(specs.mapping()) > MOST_SETS:
+        if len(specs.mapping()) > MAX_TEMPLATES:
             raise NotPlain(f"{specs.path} has too many types")
         return Expanded(
             tuple(
@@ -288,7 +288,7 @@ def expanded(group: str, kind: str, body: Json) -> Expanded:
 
 def _is_finished(status: _At) -> bool:
     conditions = status.get("conditions").value
-    for one in conditions[:MOST_SETS] if isinstance(conditions, list) else ():
+    for one in conditions[:MAX_TEMPLATES] if isinstance(conditions, list) else ():
         if isinstance(one, Mapping) and one.get("type") in FINISHED and one.get("status") == "True":
             return True
     phases = (status.get("state", "phase").value, status.get("jobDeploymentStatus").value)
@@ -298,14 +298,14 @@ def _is_finished(status: _At) -> bool:
 def template_in(body: Json) -> str:
     """The path of a pod template inside an object of any kind; "" = there is none."""
     queue = deque([_At(body)])
-    for _ in range(MOST_LOOKED_AT):
+    for _ in range(MAX_PARTS_SEARCHED):
         if not queue:
             break
         at = queue.popleft()
         if isinstance(at.value, Mapping) and _has_containers(at.value):
             return at.path
         inner = at.value.items() if isinstance(at.value, Mapping) else ((None, part) for part in at.value)
-        for number, (key, value) in enumerate(islice(inner, MOST_LOOKED_AT)):
+        for number, (key, value) in enumerate(islice(inner, MAX_PARTS_SEARCHED)):
             if isinstance(value, (Mapping, list)):
                 step = f"[{number}]" if key is None else f".{printable(str(key))}"
                 queue.append(_At(value, f"{at.path}{step}".lstrip(".")))

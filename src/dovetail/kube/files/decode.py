@@ -21,10 +21,10 @@ from dovetail.kube.objects.problems import Problems, printable
 from dovetail.kube.objects.volumes import STORAGE_GROUP, VOLUME_KINDS, VOLUME_KINDS_WITHOUT_NAMESPACE
 
 T = TypeVar("T")
-POD_GROUPS = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.k8s.io", "scheduling.volcano.sh")
+POD_GROUP_API_GROUPS = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.k8s.io", "scheduling.volcano.sh")
 
 # (API group, kind) -> type. A kind of the same name in another group is a different kind.
-KINDS: dict[tuple[str, str], type[Any]] = {
+TYPE_OF_KIND: dict[tuple[str, str], type[Any]] = {
     ("", "Node"): objects.Node,
     ("", "Pod"): objects.Pod,
     ("", "ResourceQuota"): objects.ResourceQuota,
@@ -38,7 +38,7 @@ KINDS: dict[tuple[str, str], type[Any]] = {
     ("batch", "Job"): objects.Workload,
     **{("apps", kind): objects.Workload for kind in ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")},
     **{("extensions", kind): objects.Workload for kind in ("Deployment", "ReplicaSet", "DaemonSet")},
-    **{(group, "PodGroup"): objects.PodGroup for group in POD_GROUPS},
+    **{(group, "PodGroup"): objects.PodGroup for group in POD_GROUP_API_GROUPS},
     **VOLUME_KINDS,
 }
 GROUP_VERSIONS = {
@@ -109,7 +109,7 @@ def decode(documents: Iterable[Document], problems: Problems) -> Objects:
     ignored: Counter[str] = Counter()
     not_placed: list[NotPlaced] = []
     for document in documents:
-        known = KINDS.get((document.group, document.kind))
+        known = TYPE_OF_KIND.get((document.group, document.kind))
         if document.kind == "CronJob":
             problems.note(document.where, "", "a CronJob is not placed: its Jobs are, once they exist")
         name = names.get(document.place, "")
@@ -194,13 +194,13 @@ def _check_template(path: str, template: Mapping[str, Any], where: str, problems
 
 def _warn_of_likeness(document: Document, problems: Problems) -> None:
     """Warn of a kind that resembles one of ours: it is more likely misspelt than a different kind."""
-    groups = sorted({group for group, kind in KINDS if kind == document.kind and group != "extensions"})
+    groups = sorted({group for group, kind in TYPE_OF_KIND if kind == document.kind and group != "extensions"})
     if groups and document.group in ("", "apps", "batch", "core"):
         wanted = " or ".join(GROUP_VERSIONS.get(group, f"{group}/…") for group in groups)
         message = f"is not that of a {document.kind}, which is {wanted}; the object is ignored"
         problems.warning(document.where, "apiVersion", message)
         return
-    names = {kind.lower(): kind for _, kind in KINDS}
+    names = {kind.lower(): kind for _, kind in TYPE_OF_KIND}
     close = difflib.get_close_matches(document.kind.lower()[:60], names, n=1, cutoff=0.85)
     if close and names[close[0]] != document.kind:
         message = f"{printable(document.kind)!r} is ignored; did you mean {names[close[0]]}?"

@@ -19,7 +19,7 @@ from dovetail.kube.files import block_text, yaml_text
 from dovetail.kube.files.visible_bodies import visible_body
 from dovetail.kube.objects.problems import Problems, printable
 
-SUFFIXES = (".yaml", ".yml", ".json")
+MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
 MOST_BROKEN = 20  # documents of one file that are reported
 
 
@@ -136,7 +136,7 @@ def _paths(argument: str, problems: Problems) -> list[str]:
         os.path.join(folder, name)
         for folder, _, names in os.walk(argument, onerror=lambda error: _unreadable(error, problems))
         for name in names
-        if name.lower().endswith(SUFFIXES)
+        if name.lower().endswith(MANIFEST_SUFFIXES)
     )
     if not paths:
         problems.warning(argument, "", "the folder holds no .yaml, .yml or .json file")

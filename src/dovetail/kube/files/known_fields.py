@@ -22,7 +22,7 @@ from dovetail.kube.objects.problems import Problems, printable
 
 MOST_UNKNOWN = 20  # fields of one object that are reported
 LONGEST_GUESSED = 60  # characters of a name that are compared with others
-SIMILAR = 0.75  # of two names, by difflib
+SIMILAR_FIELDS = 0.75  # of two names, by difflib
 OWN_FIELDS = {"nodes": "Pool", "gpus": "Gpus"}  # fields of the cluster file that contain types of ours
 OWN_TYPES = frozenset(("Cluster", *OWN_FIELDS.values()))
 POD_GROUP_FIELDS = frozenset(("minMember", "minTaskMember", "minResources"))  # of scheduler-plugins' and Volcano's
@@ -159,7 +159,7 @@ class _Look:
 def similar(name: str, known: Mapping[str, Any]) -> str:
     """The known name that this one resembles; "" = none."""
     lower = {one.lower(): one for one in known}
-    close = difflib.get_close_matches(name.lower()[:LONGEST_GUESSED], lower, n=1, cutoff=SIMILAR)
+    close = difflib.get_close_matches(name.lower()[:LONGEST_GUESSED], lower, n=1, cutoff=SIMILAR_FIELDS)
     return lower[close[0]] if close else ""
 
 

@@ -14,9 +14,9 @@ from dovetail.kube.conversion.assigned import recorded_shares
 from dovetail.kube.conversion.vendors import DEFAULT_VENDORS, Vendors
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problems
-from dovetail.model.device import WHOLE_COMPUTE
 from dovetail.model.node import CPU, MEMORY
 from dovetail.model.pod import Container, DeviceAsk, Pod, RunningPod, Trust
+from dovetail.model.units import WHOLE_CARD
 
 MAX_CARDS = 64  # for each container and vendor: more than a machine has
 
@@ -51,4 +51,4 @@ def _asks(container: objects.Container, vendors: Vendors) -> Iterator[DeviceAsk]
         with suppress(Exception):
             count = min(amount(row.count, asked), MAX_CARDS)
             if count > 0:
-                yield DeviceAsk(row.word, count, memory_percent=100, compute_milli=WHOLE_COMPUTE)
+                yield DeviceAsk(row.word, count, memory_percent=100, compute_milli=WHOLE_CARD)

@@ -17,9 +17,10 @@ from typing import Any, Protocol
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError, Conflict, Forbidden, NotFound, Throttled, Unauthorized, Unavailable
 from dovetail.kube.api.retry import BACKOFF, REAL, Gate, World
+from dovetail.kube.conversion.reading import NODE_LABEL
 from dovetail.kube.conversion.seals import NO_SEALS, Seals
 from dovetail.kube.conversion.vendors import Vendors
-from dovetail.kube.live.binding import LABELS_SINCE, NODE, binding, pod_path
+from dovetail.kube.live.binding import LABELS_SINCE, binding, pod_path
 from dovetail.kube.live.election import only_while
 from dovetail.kube.live.fencing import PodUnreadable, put_stamp, read_pod
 from dovetail.kube.log import WARNING, Log, silent
@@ -222,7 +223,7 @@ class Binder:
 
         If this fails, only HAMi's monitor misses them.
         """
-        body = {"metadata": {"uid": bind.pod.uid, "labels": {NODE: node}}}
+        body = {"metadata": {"uid": bind.pod.uid, "labels": {NODE_LABEL: node}}}
         with suppress(Exception):
             await self._api.patch(f"{pod_path(bind.pod.namespace, bind.pod.name)}/status", body)
 

@@ -16,7 +16,7 @@ from dovetail.model.decision import Decision
 from dovetail.model.node import Enforcer, Node
 from dovetail.model.pod import Pod
 
-NODE, TIME = NODE_LABEL, "hami.io/vgpu-time"
+ASSIGNED_TIME = "hami.io/vgpu-time"
 PHASE, BIND_TIME = "hami.io/bind-phase", "hami.io/bind-time"
 BOUND_BY = "dovetail.dev/bound-by"  # namespace/name of the Lease whose holder gave the pod its cards
 ALLOCATING, SUCCESS = "allocating", "success"
@@ -58,7 +58,7 @@ def binding(
     if decision.shares and node.enforcer is not Enforcer.STOCK:
         said |= cards(pod, decision, node, vendors, now, locked)
         if labelled(node.name):
-            meta["labels"] = {NODE: node.name}
+            meta["labels"] = {NODE_LABEL: node.name}
     if decision.shares and seals:
         said[SEAL] = seals.seal(pod.uid, node.name, _allocated(said, vendors))
     if said:
@@ -89,7 +89,12 @@ def labelled(node: str) -> bool:
 def cards(pod: Pod, decision: Decision, node: Node, vendors: Vendors, now: float, locked: bool) -> dict[str, str]:
     """HAMi's annotations in HAMi's encoding: one pair of device strings for each vendor."""
     seconds = str(int(now))
-    result = {NODE: node.name, TIME: seconds, PHASE: ALLOCATING if locked else SUCCESS, BIND_TIME: seconds}
+    result = {
+        NODE_LABEL: node.name,
+        ASSIGNED_TIME: seconds,
+        PHASE: ALLOCATING if locked else SUCCESS,
+        BIND_TIME: seconds,
+    }
     maker = {device.uuid: device.vendor for device in node.devices}
     if strange := [share.uuid for share in decision.shares if share.uuid not in maker]:
         raise UnknownCard(f"node {node.name} does not register card {strange[0]}")

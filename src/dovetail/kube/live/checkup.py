@@ -17,7 +17,7 @@ from dovetail.kube.conversion.reading import Held, stored
 from dovetail.kube.conversion.records import CHANGED
 from dovetail.kube.conversion.seals import SEAL
 from dovetail.kube.live.mirror import Mirror
-from dovetail.kube.live.reader import Reader
+from dovetail.kube.live.reader import PodReader
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problem
 from dovetail.model.events import NodeChanged, PodObserved
@@ -50,7 +50,7 @@ class Seen:
 
 
 def look(
-    reader: Reader,
+    reader: PodReader,
     nodes: Iterable[objects.Node],
     pods: Iterable[objects.Pod],
     *,

@@ -31,7 +31,7 @@ from dovetail.kube.live.reasons import Reasons
 from dovetail.kube.live.refusals import MOST_OUTDATED, Refusals
 from dovetail.kube.live.remarks import Remarks, once_a_pod
 from dovetail.kube.live.set_aside import Fault, SetAside
-from dovetail.kube.live.tell import Condition, Note, Teller
+from dovetail.kube.live.tell import Note, ScheduledCondition, Teller
 from dovetail.kube.live.turns import BOOKING_SECONDS, TURN_SECONDS, let_others_run
 from dovetail.kube.live.words import cut, where_to
 from dovetail.kube.log import DEBUG, ERROR, WARNING, Log
@@ -62,12 +62,12 @@ RETRIED_AT_ONCE = 2  # of these, pods tried between two checks of the clock
 NET_RETRIED = 512  # waiting pods that the safety net tries itself; the loop tries the rest
 SAFETY_NET = 60.0  # seconds between two tries of all waiting pods; events should have caused every retry before that
 REFRESH = 30.0  # seconds between two checks whether the reported reasons of waiting pods are still right
-SOON = 3.0  # seconds from a node's change to the next such check
+CHECK_AFTER_CHANGE = 3.0  # seconds from a node's change to the next such check
 LONGEST_BUSY = 1.0  # seconds of turns without a pause after which such checks are due, too
 
 
 @dataclass(slots=True)
-class Counts:
+class DriverCounts:
     """Counters for metrics and benchmarks."""
 
     placed: int = 0
@@ -99,7 +99,7 @@ class Driver:
         self.patience = Patience()
         self.rooms = GangRooms(scheduler, mirror)
         mirror.is_being_bound = lambda uid: uid in self.binder.under_way
-        self.counts = Counts()
+        self.counts = DriverCounts()
         # By uid: placed pods, until they are seen on their node or their placement is given up.
         self.on_the_way: dict[str, Bind] = {}
         self.audit = LedgerAudit(self)
@@ -280,7 +280,7 @@ class Driver:
                 self.remarks.forget(uid)
                 self._refusals.pop(uid, None)
         if isinstance(event, (NodeChanged, NodeGone)):
-            self._look_at = min(self._look_at, self._now() + SOON)  # pods may wait for another reason now
+            self._look_at = min(self._look_at, self._now() + CHECK_AFTER_CHANGE)  # pods may wait for another reason now
         self._carry_out(self.set_aside.handle(event))
 
     def _line_up(self, group: Group) -> None:
@@ -421,7 +421,7 @@ class Driver:
 
     def waits_for_lock(self, bind: Bind, text: str) -> None:
         """Report in the pod's condition that its bind waits for another program's lock, with a reason of our own."""
-        condition = Condition("NodeLocked", cut(text))
+        condition = ScheduledCondition("NodeLocked", cut(text))
         if self.mirror.waits(bind.pod.uid) and self.mirror.pods[bind.pod.uid].condition != condition:
             self.teller.waits(bind.pod, condition)
             self.teller.note(Note(bind.pod, "NodeLocked", text, warning=True, action="Binding"))
@@ -505,7 +505,7 @@ class Driver:
         if not self.mirror.waits(pod.uid):
             return
         kind = "VolumesNotBound" if outcome.fate is Fate.VOLUMES else "BindingRefused"
-        condition = Condition(kind, cut(outcome.message))
+        condition = ScheduledCondition(kind, cut(outcome.message))
         if self.mirror.pods[pod.uid].condition != condition:
             self.teller.waits(pod, condition)
         if refusals.told != condition:

@@ -19,7 +19,7 @@ from dovetail.kube.api.client import Api, Json
 from dovetail.kube.api.errors import ApiError, Conflict, NotFound, Unavailable
 from dovetail.kube.api.retry import REAL, World
 from dovetail.kube.api.typed import UNREADABLE
-from dovetail.kube.live.lease import KIND, UNMARKED, Lease, Marks, Meta, Spec
+from dovetail.kube.live.lease import LEASE_KIND, UNMARKED, Lease, LeaseMeta, LeaseSpec, Marks
 from dovetail.kube.live.times import to_microsecond
 from dovetail.kube.log import ERROR, INFO, WARNING, Level, Log
 from dovetail.kube.objects.problems import printable
@@ -82,7 +82,7 @@ class Election:
         self._marks, self._any_names = marks, any_names
         self.says: Callable[[str], None] = lambda text: None  # called with what we wait for
         self._their_names: tuple[str, ...] = ()  # scheduler names of the Lease as last seen; () = not known
-        self._seen: tuple[Spec, float] | None = None  # the record, and since when it is unchanged, by our own clock
+        self._seen: tuple[LeaseSpec, float] | None = None  # the record, and since when it is unchanged, by our clock
         self._held: Lease | None = None
         self.arrival: Arrival | None = None
         self._reigns = False
@@ -110,7 +110,7 @@ class Election:
     def lease(self) -> Lease:
         """Our Lease as last written."""
         assert self._held is not None
-        meta = Meta(self._name, self._namespace, "", self._marks.metadata()["annotations"])
+        meta = LeaseMeta(self._name, self._namespace, "", self._marks.metadata()["annotations"])
         return Lease(meta, self._held.spec)
 
     @property
@@ -238,7 +238,7 @@ class Election:
         body = {"metadata": meta, "spec": self._spec(self._next_reign())}
         sent = self._world.now()
         try:
-            self._held = _read(await self._api.post(self._leases, {**KIND, **body}))
+            self._held = _read(await self._api.post(self._leases, {**LEASE_KIND, **body}))
         except Conflict:
             return False
         self._renewed = sent
@@ -266,17 +266,17 @@ class Election:
         except NotFound:  # it was deleted, and any process may acquire it next
             return False
 
-    async def _put(self, version: str, spec: Spec) -> None:
+    async def _put(self, version: str, spec: LeaseSpec) -> None:
         named = {"name": self._name, "namespace": self._namespace, "resourceVersion": version}
         meta = {**named, **self._marks.metadata()}
-        body: dict[str, Any] = {**KIND, "metadata": meta, "spec": spec}
+        body: dict[str, Any] = {**LEASE_KIND, "metadata": meta, "spec": spec}
         sent = self._world.now()
         self._held = _read(await self._api.put(f"{self._leases}/{self._name}", body))
         self._renewed = sent
 
-    def _spec(self, transitions: int) -> Spec:
+    def _spec(self, transitions: int) -> LeaseSpec:
         now = to_microsecond(self._now())
-        return Spec(self.identity, int(self._terms.duration), now, now, transitions)
+        return LeaseSpec(self.identity, int(self._terms.duration), now, now, transitions)
 
 
 def _read(body: Json) -> Lease:

@@ -19,7 +19,7 @@ import msgspec
 from dovetail.kube.api.client import Api, Json
 from dovetail.kube.api.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from dovetail.kube.api.retry import BACKOFF, REAL, Gate, World
-from dovetail.kube.api.typed import UNREADABLE, Reader, Unreadable
+from dovetail.kube.api.typed import UNREADABLE, TypedReader, Unreadable
 from dovetail.kube.live.binding import pod_path
 from dovetail.kube.live.election import only_while
 from dovetail.kube.live.known import Known
@@ -27,7 +27,7 @@ from dovetail.kube.live.reader import EPOCH
 from dovetail.kube.log import WARNING, Log
 from dovetail.kube.objects import core as objects
 
-_PODS = Reader(objects.Pod)
+_PODS = TypedReader(objects.Pod)
 AT_ONCE = 32
 
 

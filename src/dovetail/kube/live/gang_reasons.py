@@ -12,7 +12,7 @@ from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.why.gathering import gathered, incomplete, waits_singly
 from dovetail.kube.conversion.groups import Standing, group_name
 from dovetail.kube.live.mirror import Mirror
-from dovetail.kube.live.tell import Condition
+from dovetail.kube.live.tell import ScheduledCondition
 from dovetail.kube.live.words import condition_reason, cut, why_refused, without_numbers
 from dovetail.model.pod import Group, Pod
 from dovetail.model.reason import Reason
@@ -21,7 +21,7 @@ SECONDS_PER_MEMBER = 0.02
 SHORTEST_PAUSE = 1.0  # seconds between two checks of one gang
 # Seconds for which a gang does not report that its kind's watch is behind: usually it has caught up by then.
 CATCH_UP_SECONDS = 5.0
-Condense = Callable[[Pod, Reason], Condition | None]  # what one pod lacks, by the present answers of all nodes
+Condense = Callable[[Pod, Reason], ScheduledCondition | None]  # what one pod lacks, by the present answers of all nodes
 
 
 class GangReasons:
@@ -68,12 +68,12 @@ class GangReasons:
             return self._scheduler.members.current(waiting)
         return None
 
-    def condition(self, group: Group, mirror: Mirror, condense: Condense) -> Condition | None:
+    def condition(self, group: Group, mirror: Mirror, condense: Condense) -> ScheduledCondition | None:
         """One condition for all members; None if they fit now or wait singly."""
         if group.members < group.minimum:
             if len(mirror.gangs.members(group.name)) > len(group.pods):
                 return None  # the others pause after a refused bind, and their conditions say so
-            return Condition(condition_reason(Reason.GROUP_INCOMPLETE), cut(f"{incomplete(group)}."))
+            return ScheduledCondition(condition_reason(Reason.GROUP_INCOMPLETE), cut(f"{incomplete(group)}."))
         if waits_singly(group):
             return None
         with gathered(self._scheduler, group) as gathering:
@@ -82,15 +82,15 @@ class GangReasons:
                 return None
             lacks = condense(pod, self._scheduler.reason(group, pod))
             if lacks is None:
-                return Condition(condition_reason(Reason.GROUP_NOT_PLACED), cut(f"{gathering.sentence}."))
-            return Condition(lacks.reason, cut(f"{gathering.sentence}; the next finds {lacks.message}"))
+                return ScheduledCondition(condition_reason(Reason.GROUP_NOT_PLACED), cut(f"{gathering.sentence}."))
+            return ScheduledCondition(lacks.reason, cut(f"{gathering.sentence}; the next finds {lacks.message}"))
 
 
-def own_refusal(pod: Pod) -> Condition | None:
+def own_refusal(pod: Pod) -> ScheduledCondition | None:
     """What is wrong with the pod itself, or with an object that it names."""
     if pod.refusal is None:
         return None
-    return Condition(condition_reason(pod.refusal.reason), why_refused(pod, pod.refusal.reason))
+    return ScheduledCondition(condition_reason(pod.refusal.reason), why_refused(pod, pod.refusal.reason))
 
 
 def gist(reason: str, message: str) -> tuple[str, str, str]:

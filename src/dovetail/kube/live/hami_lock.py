@@ -30,7 +30,7 @@ from dovetail.model.pod import Pod
 LOCK = "hami.io/mutex.lock"
 OLD = 300.0  # seconds after which HAMi itself takes over a lock
 TELL_AFTER = 3.0  # seconds for which a bind waits for a lock before its pod reports it
-RIGHTS = "deploy/optional/hami-lock.yaml"  # the manifest with the right to write the lock
+HAMI_LOCK_MANIFEST = "deploy/optional/hami-lock.yaml"  # the manifest with the right to write the lock
 _NODE = msgspec.json.Decoder(objects.Node)
 
 
@@ -261,5 +261,5 @@ def _is(lock: str, pod: Pod) -> bool:
 
 def _forbidden(node: str, error: Forbidden) -> str:
     """What right is missing, for the pod's condition: short, since conditions are cut."""
-    remedy = f": apply {RIGHTS}" if error.missing is not None else ""
+    remedy = f": apply {HAMI_LOCK_MANIFEST}" if error.missing is not None else ""
     return f"HAMi's device plugin on node {node} needs its lock, which may not be written{remedy}. {error.message}"

@@ -11,8 +11,8 @@ from dovetail.kube.api.reflector import Reflector
 from dovetail.kube.live.metrics_auth import Reviews
 from dovetail.kube.live.metrics_text import CONTENT_TYPE, render
 from dovetail.kube.live.peers import Peers
-from dovetail.kube.live.port import Answer, Asked, Port, Serve
-from dovetail.kube.live.service import Service
+from dovetail.kube.live.port import HttpPort, PortAnswer, PortRequest, Serve
+from dovetail.kube.live.service import LiveScheduler
 from dovetail.kube.log import WARNING, Log
 
 STALE_AFTER = 20.0  # seconds without a watch after which we are not ready
@@ -22,7 +22,7 @@ SECONDS_KEPT = 0.1  # seconds for which the metrics are reused, for any number o
 
 @asynccontextmanager
 async def listening(
-    host: str, port: int | None, service: Service, log: Log, reviews: Reviews | None = None
+    host: str, port: int | None, service: LiveScheduler, log: Log, reviews: Reviews | None = None
 ) -> AsyncIterator[None]:
     """Serve while the block runs. None = do not serve. A port that is taken is logged and not fatal.
 
@@ -39,35 +39,35 @@ async def listening(
     }
     async with AsyncExitStack() as stack:
         try:
-            await stack.enter_async_context(Port(routes).listening(host, port))
+            await stack.enter_async_context(HttpPort(routes).listening(host, port))
             log(f"health and metrics on {host}:{port}")
         except OSError as error:
             log(f"--listen {host}:{port}: {error.strerror or error}; health and metrics are not served", WARNING)
         yield
 
 
-async def _alive(asked: Asked) -> Answer:
-    return Answer("ok")
+async def _alive(asked: PortRequest) -> PortAnswer:
+    return PortAnswer("ok")
 
 
-async def _ready(service: Service) -> Answer:
+async def _ready(service: LiveScheduler) -> PortAnswer:
     ready, text = readiness(service)
-    return Answer(text, 200 if ready else 503)
+    return PortAnswer(text, 200 if ready else 503)
 
 
 class Numbers:
     """The text of /metrics."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: LiveScheduler) -> None:
         self._service, self._text, self._until = service, "", 0.0
 
-    async def serve(self, asked: Asked) -> Answer:
+    async def serve(self, asked: PortRequest) -> PortAnswer:
         if time.monotonic() >= self._until:
             self._text, self._until = metrics(self._service), time.monotonic() + SECONDS_KEPT
-        return Answer(self._text, kind=CONTENT_TYPE)
+        return PortAnswer(self._text, kind=CONTENT_TYPE)
 
 
-def readiness(service: Service) -> tuple[bool, str]:
+def readiness(service: LiveScheduler) -> tuple[bool, str]:
     """Whether the scheduler works with a current view of the cluster; and what it is doing, or what is wrong."""
     stale = stale_views(service.reflectors)
     ready = service.ready and not stale
@@ -105,7 +105,7 @@ def watch_metrics(reflectors: Iterable[Reflector[Any]]) -> dict[str, dict[str, f
     }
 
 
-def metrics(service: Service) -> str:
+def metrics(service: LiveScheduler) -> str:
     """All metrics in Prometheus' text format."""
     numbers: dict[str, float] = {
         "dovetail_ready": float(readiness(service)[0]),

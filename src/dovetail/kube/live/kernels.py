@@ -21,7 +21,7 @@ from dovetail.model.pod import Group, Profile
 
 FEW_NODES = 200  # up to here, an interpreted decision takes at most 5 ms
 MOST_PAIRS = 32  # compiled in one process: each takes some 10 s of a core, and about 10 MB that are not freed
-PACE = 1.0  # seconds between two interpreted decisions on a larger cluster
+INTERPRETED_PAUSE = 1.0  # seconds between two interpreted decisions on a larger cluster
 MOST_ADMITTED = 8  # turns kept for groups that arrive late; a deleted group leaves its turn unused
 
 Make = Callable[[Sequence[Pair]], Awaitable[float]]
@@ -29,7 +29,7 @@ Again = Callable[[], object]
 
 
 @dataclass(slots=True)
-class Counts:
+class KernelCounts:
     """Counters for metrics."""
 
     compiled: int = 0  # compiled by us, not found on disk
@@ -47,7 +47,7 @@ class Kernels:
 
     def __init__(self, scheduler: Scheduler, make: Make | None, *, log: Log, most: int = MOST_PAIRS) -> None:
         self._scheduler, self._make, self._log, self._most = scheduler, make, log, most
-        self.counts = Counts()
+        self.counts = KernelCounts()
         self._ready: set[Pair] = set()
         self._interpreted: set[Pair] = set()  # until the process ends
         self._works: bool | None = None if make is not None else False  # None = not known yet
@@ -111,9 +111,9 @@ class Kernels:
             del self._admitted[name]
             return ""
         if not self._paced:
-            asyncio.get_running_loop().call_later(PACE, self._next_turn)
+            asyncio.get_running_loop().call_later(INTERPRETED_PAUSE, self._next_turn)
         self._paced[name] = again
-        return f"its policies ({title(pair)}) are not compiled; such pods are placed one every {PACE:g} s"
+        return f"its policies ({title(pair)}) are not compiled; such pods are placed one every {INTERPRETED_PAUSE:g} s"
 
     def _next_turn(self) -> None:
         name, again = next(iter(self._paced.items()))
@@ -122,7 +122,7 @@ class Kernels:
         if len(self._admitted) > MOST_ADMITTED:
             del self._admitted[next(iter(self._admitted))]
         if self._paced:
-            asyncio.get_running_loop().call_later(PACE, self._next_turn)
+            asyncio.get_running_loop().call_later(INTERPRETED_PAUSE, self._next_turn)
         again()
 
     async def run(self) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 ROOT = "/apis/coordination.k8s.io/v1"
 CLOCK_SKEW = 5.0  # seconds: creation times are by the API server's clock, and the time of the Lease is by ours
-KIND = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+LEASE_KIND = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
 
 
 class Marks(msgspec.Struct, frozen=True):
@@ -59,14 +59,14 @@ class Marks(msgspec.Struct, frozen=True):
 UNMARKED = Marks()
 
 
-class Meta(msgspec.Struct, rename="camel", frozen=True):
+class LeaseMeta(msgspec.Struct, rename="camel", frozen=True):
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
     annotations: dict[str, str] = {}
 
 
-class Spec(msgspec.Struct, rename="camel", frozen=True):
+class LeaseSpec(msgspec.Struct, rename="camel", frozen=True):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     acquire_time: str | None = None
@@ -75,8 +75,8 @@ class Spec(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Lease(msgspec.Struct, frozen=True):
-    metadata: Meta = Meta()
-    spec: Spec = Spec()
+    metadata: LeaseMeta = LeaseMeta()
+    spec: LeaseSpec = LeaseSpec()
 
     @property
     def key(self) -> str:

@@ -16,21 +16,21 @@ import msgspec
 
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError
-from dovetail.kube.live.port import Answer, Asked, Serve
+from dovetail.kube.live.port import PortAnswer, PortRequest, Serve
 from dovetail.kube.log import WARNING, Log
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-RIGHTS = "deploy/optional/metrics-auth.yaml"  # the manifest with the right to create reviews
+METRICS_AUTH_MANIFEST = "deploy/optional/metrics-auth.yaml"  # the manifest with the right to create reviews
 SECONDS_GRANTED, SECONDS_REFUSED = 60.0, 10.0  # seconds for which an answer is kept
 MAX_KEPT_ANSWERS = 128
 MAX_UNKNOWN_PER_SECOND = 5  # tokens that were not granted before
 BEARER = "bearer "
-UNKNOWN = Answer("a bearer token that the API server knows is needed", 401, (("WWW-Authenticate", "Bearer"),))
-BUSY = Answer("too many unknown tokens; try again", 503, (("Retry-After", "1"),))
+UNKNOWN_TOKEN = PortAnswer("a bearer token that the API server knows is needed", 401, (("WWW-Authenticate", "Bearer"),))
+BUSY = PortAnswer("too many unknown tokens; try again", 503, (("Retry-After", "1"),))
 
 
-class User(msgspec.Struct, frozen=True):
+class TokenUser(msgspec.Struct, frozen=True):
     """The user of a token, in the form of both reviews."""
 
     username: str = ""
@@ -41,7 +41,7 @@ class User(msgspec.Struct, frozen=True):
 
 class _TokenStatus(msgspec.Struct, frozen=True):
     authenticated: bool = False
-    user: User = User()
+    user: TokenUser = TokenUser()
 
 
 class _TokenReview(msgspec.Struct, frozen=True):
@@ -58,7 +58,7 @@ class _AccessReview(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _KeptReview:
-    refusal: Answer | None  # None: granted
+    refusal: PortAnswer | None  # None: granted
     until: float
 
 
@@ -71,15 +71,15 @@ class Reviews:
         self._second, self._asked = 0, 0  # unknown tokens in this second
 
     def reviewed(self, serve: Serve) -> Serve:
-        async def serve_reviewed(asked: Asked) -> Answer:
+        async def serve_reviewed(asked: PortRequest) -> PortAnswer:
             return await self.refusal(asked) or await serve(asked)
 
         return serve_reviewed
 
-    async def refusal(self, asked: Asked) -> Answer | None:
+    async def refusal(self, asked: PortRequest) -> PortAnswer | None:
         """The refusal to answer with; None = the reader may have the page."""
         if not asked.authorization.lower().startswith(BEARER):
-            return UNKNOWN
+            return UNKNOWN_TOKEN
         token = asked.authorization[len(BEARER) :].strip()
         key = hashlib.sha256(f"{asked.path}\n{token}".encode()).digest()
         kept, now = self._kept.get(key), self._now()
@@ -91,8 +91,8 @@ class Reviews:
             refusal = await self._ask(token, asked.path)
         except (ApiError, msgspec.MsgspecError) as error:
             said = error.message if isinstance(error, ApiError) else str(error)
-            self._log(f"--metrics-auth: {said}; {RIGHTS} has the rights that it needs", WARNING)
-            return Answer("the API server cannot be asked who reads; see the scheduler's log", 503)
+            self._log(f"--metrics-auth: {said}; {METRICS_AUTH_MANIFEST} has the rights that it needs", WARNING)
+            return PortAnswer("the API server cannot be asked who reads; see the scheduler's log", 503)
         self._keep(key, refusal, now)
         return refusal
 
@@ -102,7 +102,7 @@ class Reviews:
         self._asked += 1
         return self._asked <= MAX_UNKNOWN_PER_SECOND
 
-    def _keep(self, key: bytes, refusal: Answer | None, now: float) -> None:
+    def _keep(self, key: bytes, refusal: PortAnswer | None, now: float) -> None:
         """Keep an answer. The oldest is dropped, a refusal first."""
         self._kept.pop(key, None)
         if len(self._kept) >= MAX_KEPT_ANSWERS:
@@ -110,11 +110,11 @@ class Reviews:
             del self._kept[old]
         self._kept[key] = _KeptReview(refusal, now + (SECONDS_GRANTED if refusal is None else SECONDS_REFUSED))
 
-    async def _ask(self, token: str, path: str) -> Answer | None:
+    async def _ask(self, token: str, path: str) -> PortAnswer | None:
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
         who = msgspec.json.decode(await self._api.post(TOKEN_REVIEWS, body), type=_TokenReview).status
         if not who.authenticated:
-            return UNKNOWN
+            return UNKNOWN_TOKEN
         user = who.user
         spec = {
             "user": user.username,
@@ -125,4 +125,4 @@ class Reviews:
         }
         question = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         answer = msgspec.json.decode(await self._api.post(ACCESS_REVIEWS, question), type=_AccessReview)
-        return None if answer.status.allowed else Answer(f"{user.username} may not get {path}", 403)
+        return None if answer.status.allowed else PortAnswer(f"{user.username} may not get {path}", 403)

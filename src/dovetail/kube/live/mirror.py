@@ -18,7 +18,7 @@ from dovetail.kube.conversion.settling import SETTLE_SECONDS, Settling, oldest_f
 from dovetail.kube.live.known import Known, Stand
 from dovetail.kube.live.namespaces import Namespaces
 from dovetail.kube.live.patience import is_refusal
-from dovetail.kube.live.reader import EPOCH, Reader, Reading
+from dovetail.kube.live.reader import EPOCH, PodReader, Reading
 from dovetail.kube.live.set_aside import Fault
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problem
@@ -45,7 +45,7 @@ class Mirror:
 
     def __init__(
         self,
-        reader: Reader,
+        reader: PodReader,
         clock: Callable[[], float],
         gangs: Gangs | None = None,
         settle_seconds: float = SETTLE_SECONDS,

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from dovetail.kube.objects import core as objects
 
-FIRST, LONGEST = 1.0, 300.0  # seconds
-FORGET = 600.0  # seconds without a refusal after which the record is dropped
-FREE = 1  # refusals without a pause: races happen
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 1.0, 300.0  # seconds
+FORGET_AFTER_SECONDS = 600.0  # seconds without a refusal after which the record is dropped
+FREE_REFUSALS = 1  # refusals without a pause: races happen
 # Reasons of pods that ran and were ended by their node. With any other reason of kubelet, it never started the pod.
 ENDED = ("Evicted", "NodeLost", "NodeShutdown", "Shutdown", "Terminated", "DeadlineExceeded", "Preempting")
 
@@ -37,18 +37,18 @@ class Patience:
     def refused(self, owner: str, at: float, message: str) -> float:
         """Note one more refusal; returns how many seconds the owner's next pod will wait."""
         record = self._of.get(owner)
-        count = record.refusals + 1 if record is not None and at - record.at < FORGET else 1
+        count = record.refusals + 1 if record is not None and at - record.at < FORGET_AFTER_SECONDS else 1
         self._of[owner] = _RefusalRecord(count, at, message)
         if len(self._of) > 10_000:
-            self._of = {key: value for key, value in self._of.items() if at - value.at < FORGET}
+            self._of = {key: value for key, value in self._of.items() if at - value.at < FORGET_AFTER_SECONDS}
         return self.wait(owner, at)
 
     def wait(self, owner: str, at: float) -> float:
         """Seconds that a new pod of this owner has to wait from now on."""
         record = self._of.get(owner)
-        if record is None or not owner or at - record.at >= FORGET or record.refusals <= FREE:
+        if record is None or not owner or at - record.at >= FORGET_AFTER_SECONDS or record.refusals <= FREE_REFUSALS:
             return 0.0
-        pause = min(LONGEST, FIRST * 2.0 ** (record.refusals - FREE - 1))
+        pause = min(LONGEST_WAIT_SECONDS, FIRST_WAIT_SECONDS * 2.0 ** (record.refusals - FREE_REFUSALS - 1))
         return max(0.0, record.at + pause - at)
 
     def why(self, owner: str) -> str:

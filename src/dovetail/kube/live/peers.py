@@ -27,7 +27,7 @@ from dovetail.kube.log import ERROR, WARNING, Log
 from dovetail.kube.objects.problems import printable
 
 LONG_DEAD = 60.0  # seconds since its last renewal after which a Lease seen for the first time counts as dead
-LONGEST = 600.0  # seconds, the maximum of --lease-seconds: a longer duration is not trusted
+LONGEST_LEASE_SECONDS = 600.0  # seconds, the maximum of --lease-seconds: a longer duration is not trusted
 MOST_MARKS = 100  # of each kind that the log names
 REMIND = 300.0  # seconds between two reports that other Dovetails' Leases cannot be read
 Selector = tuple[tuple[str, str], ...]
@@ -246,7 +246,7 @@ def _claim(lease: Lease) -> tuple[str, str]:
 
 
 def _duration(lease: Lease) -> float:
-    return min(float(lease.spec.lease_duration_seconds or 15), LONGEST)
+    return min(float(lease.spec.lease_duration_seconds or 15), LONGEST_LEASE_SECONDS)
 
 
 def _title(lease: Lease) -> str:

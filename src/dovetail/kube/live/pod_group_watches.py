@@ -19,7 +19,7 @@ from dovetail.kube.objects import core as objects
 
 Kind = tuple[str, str]  # API group, version
 # Kinds that are not served have no objects.
-POD_GROUPS: tuple[Kind, ...] = (
+WATCHED_POD_GROUPS: tuple[Kind, ...] = (
     ("scheduling.x-k8s.io", "v1alpha1"),
     ("scheduling.sigs.k8s.io", "v1alpha1"),
     ("scheduling.volcano.sh", "v1beta1"),
@@ -38,7 +38,7 @@ class PodGroupWatches:
         self._breaks = 0  # how often the pods' watch broke
         self._begun: dict[Kind, int] = {}  # the value of `_breaks` when the last list or watch was begun
         self.reflectors: dict[Kind, Reflector[objects.PodGroup]] = {}
-        for kind in POD_GROUPS:
+        for kind in WATCHED_POD_GROUPS:
             driver.mirror.pod_groups_stand(*kind, Standing.BEHIND)
             self.reflectors[kind] = watch(
                 f"/apis/{kind[0]}/{kind[1]}/podgroups",
@@ -90,8 +90,10 @@ class PodGroupWatches:
         self._served[kind] = served
         if before is not None and before != served:
             self._log(f"PodGroups of {kind[0]}/{kind[1]} are {'served now' if served else 'served no more'}")
-        elif before is None and len(self._served) == len(POD_GROUPS):
-            missing = [group for group in dict.fromkeys(group for group, _ in POD_GROUPS) if not self._is_served(group)]
+        elif before is None and len(self._served) == len(WATCHED_POD_GROUPS):
+            missing = [
+                group for group in dict.fromkeys(group for group, _ in WATCHED_POD_GROUPS) if not self._is_served(group)
+            ]
             if missing:
                 self._log(f"PodGroups are not served of {', '.join(missing)}; pods that name one wait for it")
 

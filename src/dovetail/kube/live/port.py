@@ -20,21 +20,21 @@ ALLOWED = (b"GET", b"HEAD")
 _END = b"\r\n\r\n"
 
 
-class Asked(NamedTuple):
+class PortRequest(NamedTuple):
     """The parts of a request that matter here."""
 
     path: str
     authorization: str = ""  # the header's value
 
 
-class Answer(NamedTuple):
+class PortAnswer(NamedTuple):
     text: str
     status: int = 200
     headers: tuple[tuple[str, str], ...] = ()
     kind: str = "text/plain; charset=utf-8"  # its Content-Type
 
 
-Serve = Callable[[Asked], Awaitable[Answer]]
+Serve = Callable[[PortRequest], Awaitable[PortAnswer]]
 
 
 class Bad(Exception):
@@ -42,10 +42,10 @@ class Bad(Exception):
 
     def __init__(self, status: int, *headers: tuple[str, str]) -> None:
         super().__init__(status)
-        self.answer = Answer(HTTPStatus(status).phrase, status, headers)
+        self.answer = PortAnswer(HTTPStatus(status).phrase, status, headers)
 
 
-class Port:
+class HttpPort:
     """Serves requests on a bounded number of connections.
 
     When all are taken, a new connection replaces the oldest one whose request is incomplete. A complete request fits in
@@ -92,7 +92,7 @@ class Port:
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, port: Port) -> None:
+    def __init__(self, port: HttpPort) -> None:
         self._port, self._said = port, bytearray()
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
@@ -139,14 +139,14 @@ class _Connection(asyncio.Protocol):
         self.is_answered = True
         self._answering = asyncio.get_running_loop().create_task(self._carry_out(serve, asked, method == b"GET"))
 
-    async def _carry_out(self, serve: Serve, asked: Asked, with_body: bool) -> None:
+    async def _carry_out(self, serve: Serve, asked: PortRequest, with_body: bool) -> None:
         try:
             answer = await serve(asked)
         except Exception as error:
-            answer = Answer(f"{type(error).__name__}", 500)
+            answer = PortAnswer(f"{type(error).__name__}", 500)
         self._answer(answer, with_body)
 
-    def _answer(self, answer: Answer, with_body: bool) -> None:
+    def _answer(self, answer: PortAnswer, with_body: bool) -> None:
         self.is_answered = True
         body = f"{answer.text}\n".encode(errors="replace")
         headers = (
@@ -162,7 +162,7 @@ class _Connection(asyncio.Protocol):
             self._transport.close()  # closes when everything is sent; the deadline still holds
 
 
-def read(said: bytes) -> tuple[bytes, Asked]:
+def read(said: bytes) -> tuple[bytes, PortRequest]:
     """Method and request. Bodies are not read: no request that we serve has one."""
     first, *lines = said.partition(_END)[0].split(b"\r\n")
     words = first.split(b" ")
@@ -174,4 +174,4 @@ def read(said: bytes) -> tuple[bytes, Asked]:
     if len(proofs) > 1:
         raise Bad(400)
     path = words[1].partition(b"?")[0].decode("latin-1")
-    return words[0], Asked(path, proofs[0].strip().decode("latin-1") if proofs else "")
+    return words[0], PortRequest(path, proofs[0].strip().decode("latin-1") if proofs else "")

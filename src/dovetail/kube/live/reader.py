@@ -19,7 +19,16 @@ from dovetail.kube.conversion.assigned import recorded_shares
 from dovetail.kube.conversion.known_names import names_of
 from dovetail.kube.conversion.nodes import NodeReading, read_node
 from dovetail.kube.conversion.owners import Owners, created
-from dovetail.kube.conversion.reading import Held, Stay, asked_by, booked, first_held, identified, is_passed_over
+from dovetail.kube.conversion.reading import (
+    NODE_LABEL,
+    Held,
+    Stay,
+    asked_by,
+    booked,
+    first_held,
+    identified,
+    is_passed_over,
+)
 from dovetail.kube.conversion.records import CHANGED, trace_of
 from dovetail.kube.conversion.resize import resized
 from dovetail.kube.conversion.seals import SEAL
@@ -27,7 +36,7 @@ from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.conversion.vendors import Vendors
 from dovetail.kube.files.decode import Found
 from dovetail.kube.live.bare import bare_running
-from dovetail.kube.live.binding import BIND_TIME, BOUND_BY, NODE, PHASE, TIME
+from dovetail.kube.live.binding import ASSIGNED_TIME, BIND_TIME, BOUND_BY, PHASE
 from dovetail.kube.live.kept import Kept
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problem, Problems
@@ -47,7 +56,7 @@ class Reading(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-class Reader:
+class PodReader:
     """Reads pods with the settings of their scheduler name.
 
     Pods of other schedulers are read with the first settings.
@@ -68,7 +77,7 @@ class Reader:
         rows = self._default.vendors.rows
         self._given = frozenset(name for row in rows for name in (row.to_allocate, row.allocated) if name)
         self._no_matter = frozenset(
-            (EPOCH, BOUND_BY, SEAL, NODE, TIME, PHASE, BIND_TIME, *self._given)
+            (EPOCH, BOUND_BY, SEAL, NODE_LABEL, ASSIGNED_TIME, PHASE, BIND_TIME, *self._given)
         )  # results of scheduling, not requests
 
     @property

@@ -15,18 +15,18 @@ from dovetail.engine.why.gathering import is_tried, waits_singly
 from dovetail.engine.why.refused import asks_nodes, only_device_quota, refused_by
 from dovetail.kube.live.gang_reasons import GangReasons, gist, own_refusal
 from dovetail.kube.live.mirror import Mirror
-from dovetail.kube.live.tell import Condition
+from dovetail.kube.live.tell import ScheduledCondition
 from dovetail.kube.live.turns import Turns
 from dovetail.kube.live.words import UNSCHEDULABLE, condition_reason, cut, why_pending, why_refused
 from dovetail.model.decision import Decision
 from dovetail.model.pod import Group, Pod
 from dovetail.model.reason import Reason
 
-FRESH = 1.0  # seconds for which the answers of the nodes serve other pods with an equal request
-STILL_FRESH = 30.0  # the same while many pods have no condition yet
+FRESH_SECONDS = 1.0  # seconds for which the answers of the nodes serve other pods with an equal request
+STILL_FRESH_SECONDS = 30.0  # the same while many pods have no condition yet
 TURN = 1_000  # of `Findings.cost` in one turn of the loop: about 10 ms
-PAUSE = 1.0  # seconds between two turns in which pods are checked again
-MOST_KEPT = 1_000  # findings
+TURN_PAUSE = 1.0  # seconds between two turns in which pods are checked again
+MAX_KEPT_FINDINGS = 1_000  # findings
 MANY_UNTOLD = 100  # pods without a condition: above this, fewer nodes are asked in detail
 FEW_LOOKS = 8
 PLACE_COST = 4  # of placing one pod by a compiled kernel: 40 µs on 5,000 nodes
@@ -38,13 +38,14 @@ class Reasons:
     ) -> None:
         """`failed` is called for pods whose reason could not be computed; they continue to wait."""
         self._scheduler, self._now, self._failed = scheduler, now, failed
-        self.untold: Turns[tuple[Pod, Decision | Condition]] = Turns()  # by uid
+        self.untold: Turns[tuple[Pod, Decision | ScheduledCondition]] = Turns()  # by uid
         self._found: dict[object, tuple[float, Findings]] = {}  # request -> time, answers of the nodes
         self._again: deque[Group] = deque()  # waiting groups that are to be checked again
         self._left = TURN  # cost left in this turn
         self._next_turn = 0.0  # when pods may be checked again
         self._gangs = GangReasons(scheduler, now)
-        self._members: deque[tuple[Group, Pod, Condition | None]] = deque()  # members of one gang, still to be checked
+        # members of one gang, still to be checked
+        self._members: deque[tuple[Group, Pod, ScheduledCondition | None]] = deque()
 
     def note(self, pod: Pod, decision: Decision) -> None:
         """Queue a condition for a pod that waits. The API server itself reports scheduling gates."""
@@ -82,7 +83,7 @@ class Reasons:
             except Exception as error:
                 self._unknown(pod, error)
 
-    def _look_at_member(self, group: Group, pod: Pod, shared: Condition | None, mirror: Mirror) -> None:
+    def _look_at_member(self, group: Group, pod: Pod, shared: ScheduledCondition | None, mirror: Mirror) -> None:
         """Report for one member.
 
         `shared`: the condition of all members; since it was found, this pod may have left the gang.
@@ -104,17 +105,17 @@ class Reasons:
         return len(group.pods) * PLACE_COST * (1 if compiled else INTERPRETED_COST)
 
     def held_back(self, pod: Pod, why: str, seconds: float) -> None:
-        said = Condition("BackedOff", cut(f"{why}; tried again in {seconds:.0f} s"))
+        said = ScheduledCondition("BackedOff", cut(f"{why}; tried again in {seconds:.0f} s"))
         self.untold.put(pod.namespace, pod.uid, (pod, said))
 
     def not_compiled(self, pod: Pod, why: str) -> None:
-        said = Condition("PoliciesNotCompiled", cut(f"The pod is not looked at yet: {why}."))
+        said = ScheduledCondition("PoliciesNotCompiled", cut(f"The pod is not looked at yet: {why}."))
         self.untold.put(pod.namespace, pod.uid, (pod, said))
 
     def forget(self, uid: str) -> None:
         self.untold.discard(uid)
 
-    def some(self, most: int) -> Iterator[tuple[Pod, Condition]]:
+    def some(self, most: int) -> Iterator[tuple[Pod, ScheduledCondition]]:
         """Conditions to write, namespaces in turn, oldest first.
 
         At least one; as many as the cost left over by this turn's gang allows.
@@ -125,7 +126,7 @@ class Reasons:
                 break
             pod, word = self.untold.pop(uid)
             try:
-                said = word if isinstance(word, Condition) else self._condition(pod, word.reason)
+                said = word if isinstance(word, ScheduledCondition) else self._condition(pod, word.reason)
             except Exception as error:
                 said = self._unknown(pod, error)
             if said is not None:
@@ -145,7 +146,7 @@ class Reasons:
         """
         if not self._again or self._now() < self._next_turn:
             return
-        self._left, self._next_turn = TURN, self._now() + PAUSE
+        self._left, self._next_turn = TURN, self._now() + TURN_PAUSE
         while self._again and self._left > 0:
             group = self._again.popleft()
             for pod in group.pods:
@@ -156,12 +157,14 @@ class Reasons:
                     except Exception as error:
                         self._unknown(pod, error)
 
-    def _unknown(self, pod: Pod, error: Exception) -> Condition:
+    def _unknown(self, pod: Pod, error: Exception) -> ScheduledCondition:
         """The condition of a pod whose reason could not be computed."""
         if self._failed is None:
             raise error
         self._failed(pod, error)
-        return Condition(UNSCHEDULABLE, "No node takes the pod. Why could not be worked out; see the scheduler's log.")
+        return ScheduledCondition(
+            UNSCHEDULABLE, "No node takes the pod. Why could not be worked out; see the scheduler's log."
+        )
 
     def _compare(self, group: Group, pod: Pod, mirror: Mirror) -> None:
         known = mirror.pods.get(pod.uid)
@@ -172,42 +175,42 @@ class Reasons:
         if now is not None and gist(*now) != gist(*known.condition):
             self.untold.put(pod.namespace, pod.uid, (pod, now))
 
-    def _condition(self, pod: Pod, reason: Reason) -> Condition | None:
+    def _condition(self, pod: Pod, reason: Reason) -> ScheduledCondition | None:
         """The pod's condition; None = some node would take it by now, so that it is about to be tried again."""
         if pod.refusal is not None or not asks_nodes(reason):
-            return Condition(
+            return ScheduledCondition(
                 condition_reason(reason), why_refused(pod, reason, refused_by(self._scheduler, pod, reason))
             )
         return self._by_nodes(pod, self._find(pod))
 
-    def _in_a_trial(self, pod: Pod, reason: Reason) -> Condition | None:
+    def _in_a_trial(self, pod: Pod, reason: Reason) -> ScheduledCondition | None:
         """As `_condition`; the answers of the nodes are not kept for other pods."""
         if not asks_nodes(reason):
-            return Condition(
+            return ScheduledCondition(
                 condition_reason(reason), why_refused(pod, reason, refused_by(self._scheduler, pod, reason))
             )
         found = find(self._scheduler, pod, FEW_LOOKS)
         self._left -= found.cost
         return self._by_nodes(pod, found)
 
-    def _refused(self, pod: Pod, reason: Reason) -> Condition:
+    def _refused(self, pod: Pod, reason: Reason) -> ScheduledCondition:
         which = refused_by(self._scheduler, pod, reason)
-        return Condition(condition_reason(reason), why_refused(pod, reason, which))
+        return ScheduledCondition(condition_reason(reason), why_refused(pod, reason, which))
 
-    def _by_nodes(self, pod: Pod, found: Findings) -> Condition | None:
+    def _by_nodes(self, pod: Pod, found: Findings) -> ScheduledCondition | None:
         if found.fits:
             return None
         if quota := only_device_quota(self._scheduler, pod):
-            return Condition(condition_reason(Reason.QUOTA), cut(f"{quota}."))
-        return Condition(condition_reason(Reason.NO_NODES), why_pending(found))
+            return ScheduledCondition(condition_reason(Reason.QUOTA), cut(f"{quota}."))
+        return ScheduledCondition(condition_reason(Reason.NO_NODES), why_pending(found))
 
     def _find(self, pod: Pod) -> Findings:
         key, now = self._alike(pod), self._now()
         known = self._found.get(key)
         many = len(self.untold) >= MANY_UNTOLD
-        if known is not None and now - known[0] < (STILL_FRESH if many else FRESH):
+        if known is not None and now - known[0] < (STILL_FRESH_SECONDS if many else FRESH_SECONDS):
             return known[1]
-        if len(self._found) > MOST_KEPT:
+        if len(self._found) > MAX_KEPT_FINDINGS:
             self._found.clear()
         found = find(self._scheduler, pod, FEW_LOOKS if many else MOST_LOOKS)
         self._left -= found.cost

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dovetail.kube.live.tell import Condition
+from dovetail.kube.live.tell import ScheduledCondition
 
-LONGEST_PAUSE = 60.0  # seconds between two tries of a pod whose placement is refused
+LONGEST_REFUSAL_PAUSE = 60.0  # seconds between two tries of a pod whose placement is refused
 MOST_OUTDATED = 5  # outdated placements of a pod in a row that are tried again at once
 
 
@@ -16,9 +16,9 @@ class Refusals:
 
     count: int = 0
     outdated: int = 0  # placements in a row that were outdated when they were to be written
-    told: Condition | None = None  # the content of the pod's last event about it
+    told: ScheduledCondition | None = None  # the content of the pod's last event about it
 
     @property
     def pause(self) -> float:
         """Seconds until the next try."""
-        return min(LONGEST_PAUSE, 2.0 ** min(self.count - 1, 10))
+        return min(LONGEST_REFUSAL_PAUSE, 2.0 ** min(self.count - 1, 10))

@@ -32,9 +32,9 @@ from dovetail.kube.live.lease import Marks
 from dovetail.kube.live.ledger_audit import AUDIT_SECONDS, LedgerAudit
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.peers import Overlap, Peers
-from dovetail.kube.live.reader import Reader
+from dovetail.kube.live.reader import PodReader
 from dovetail.kube.live.sources import Sources
-from dovetail.kube.live.tell import Condition, Teller
+from dovetail.kube.live.tell import ScheduledCondition, Teller
 from dovetail.kube.live.volume_mirror import VolumeMirror
 from dovetail.kube.live.volumes import HeldBack, Task, bind_volumes
 from dovetail.kube.live.warm import pairs_of
@@ -71,7 +71,7 @@ class Lost(Exception):
     """We must not write any more: the lease is lost."""
 
 
-class Service:
+class LiveScheduler:
     """The live scheduler. `await run()` ends when `stop` is called, and raises Lost when another scheduler leads."""
 
     def __init__(
@@ -90,8 +90,8 @@ class Service:
         self.kernels = Kernels(self.scheduler, make_kernels, log=log)
         self.kernels.configure(pairs_of(options.profiles.values()))
         settings = next(iter(options.profiles.values()))
-        unknown_group, self._seals = settings.unknown_group, settings.seals
-        self.mirror = Mirror(Reader(options.profiles, options.nodes), now, Gangs(unknown_group), options.settle_seconds)
+        reader, self._seals = PodReader(options.profiles, options.nodes), settings.seals
+        self.mirror = Mirror(reader, now, Gangs(settings.unknown_group), options.settle_seconds)
         self.volumes = VolumeMirror()
         self.election = Election(
             api,
@@ -329,7 +329,7 @@ class Service:
             raise Unavailable(f"stamped by {known.stamp}: the lease must be looked at first", sent=False)
         return known.version
 
-    def _condition_written(self, driver: Driver, uid: str, answer: Json, condition: Condition) -> None:
+    def _condition_written(self, driver: Driver, uid: str, answer: Json, condition: ScheduledCondition) -> None:
         self.mirror.wrote(uid, version_of(answer), stamp_of(answer), condition)
         driver.judge_stamps()
 

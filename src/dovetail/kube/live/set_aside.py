@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.engine.faults import Subject, mend, simplified
 from dovetail.kube.live.bare import bare_pod
-from dovetail.kube.live.tell import Condition, Note
+from dovetail.kube.live.tell import Note, ScheduledCondition
 from dovetail.kube.live.words import cut
 from dovetail.kube.log import DEBUG, ERROR
 from dovetail.kube.objects import core as objects
@@ -214,7 +214,7 @@ class SetAside:
     def _tell(self, pod: Pod, record: _Record, before: tuple[str, str]) -> None:
         """Report the failure in the pod's condition, with a reason of our own: no other node would help."""
         text = cut(f"{sentence(Reason.SET_ASIDE)}: {record.said}; it is tried again when it changes, or later.")
-        condition = Condition(name(Reason.SET_ASIDE), text)
+        condition = ScheduledCondition(name(Reason.SET_ASIDE), text)
         if before != condition:
             self._driver.teller.waits(pod, condition)
             self._driver.teller.note(Note(pod, condition.reason, text, warning=True))

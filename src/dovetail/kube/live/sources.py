@@ -25,7 +25,7 @@ from dovetail.kube.objects.problems import Problems
 from dovetail.model.events import QuotaChanged, VolumesChanged
 from dovetail.model.pod import Quota
 
-NEWEST = ""  # list the newest state, not the watch cache's
+NEWEST_VERSION = ""  # list the newest state, not the watch cache's
 
 
 class Sources:
@@ -42,7 +42,7 @@ class Sources:
     ) -> None:
         self._driver, self._volumes, self._locks, self._vendors = driver, volumes, locks, vendors
         self._now, self._log = now, log
-        watch = partial(Reflector, api, report=log, first_version=NEWEST)
+        watch = partial(Reflector, api, report=log, first_version=NEWEST_VERSION)
         pod_groups = PodGroupWatches(driver, watch, self._complain, log)
         self.namespaces: Reflector[Any] = watch("/api/v1/namespaces", objects.Namespace, self._namespaces)
         self.reflectors: list[Reflector[Any]] = [

@@ -28,13 +28,13 @@ from dovetail.model.pod import Pod
 CONTROLLER = "dovetail"  # reporting controller of events about a pod that names no scheduler
 MOST_EVENTS = 5_000  # waiting to be sent
 WRITERS = 8  # conditions being written at the same time
-FEW = 2  # of these, while pods are being bound
+WRITERS_WHILE_BINDING = 2  # of these, while pods are being bound
 EVENT_WRITERS = 2
-PATIENCE = 10.0  # seconds that an event waits for binds to finish; then it is sent between them
+MAX_EVENT_DELAY = 10.0  # seconds that an event waits for binds to finish; then it is sent between them
 TRICKLE = 0.1  # seconds between two such events of a writer
 
 
-class Condition(NamedTuple):
+class ScheduledCondition(NamedTuple):
     reason: str
     message: str
 
@@ -65,7 +65,7 @@ class Teller:
         api: Api,
         instance: str,
         *,
-        written: Callable[[str, Json, Condition], None],  # uid, the pod as it is now, its condition now
+        written: Callable[[str, Json, ScheduledCondition], None],  # uid, the pod as it is now, its condition now
         may_write: Callable[[], bool],  # whether we are certain to be the leader at this moment
         busy: Callable[[], bool],  # whether a pod is being bound
         now: Callable[[], float],
@@ -74,13 +74,13 @@ class Teller:
     ) -> None:
         self._api, self._instance, self._written = api, instance[:128], written
         self._may_write, self._busy, self._now, self._log, self._world = may_write, busy, now, log, world
-        self._conditions: Turns[tuple[Pod, Condition]] = Turns()  # by uid, the newest condition only
+        self._conditions: Turns[tuple[Pod, ScheduledCondition]] = Turns()  # by uid, the newest condition only
         self._under_way: dict[str, _Writing] = {}
         self._events: Turns[tuple[float, Note]] = Turns()  # by number
         self._more, self._more_events = asyncio.Event(), asyncio.Event()
         self.sent = self.dropped = self.conditions_written = self._noted = 0
 
-    def waits(self, pod: Pod, condition: Condition) -> None:
+    def waits(self, pod: Pod, condition: ScheduledCondition) -> None:
         """Queue this condition for the pod; it replaces an older one in the queue."""
         self._conditions.put(pod.namespace, pod.uid, (pod, condition))
         self._more.set()
@@ -122,7 +122,7 @@ class Teller:
 
     async def _write_conditions(self, rank: int) -> None:
         while True:
-            if rank >= FEW and self._conditions and self._busy():
+            if rank >= WRITERS_WHILE_BINDING and self._conditions and self._busy():
                 await self._world.sleep(0.05)
                 continue
             # If another writer has an older condition of the pod, the next one stays queued, where `forget` finds it.
@@ -141,12 +141,12 @@ class Teller:
                 writing.done.set()
                 self._more.set()
 
-    def _put_back(self, pod: Pod, condition: Condition) -> None:
+    def _put_back(self, pod: Pod, condition: ScheduledCondition) -> None:
         """Queue the condition again, unless a newer one is queued."""
         if pod.uid not in self._conditions:
             self._conditions.put(pod.namespace, pod.uid, (pod, condition))
 
-    async def _write(self, pod: Pod, condition: Condition, writing: _Writing) -> bool:
+    async def _write(self, pod: Pod, condition: ScheduledCondition, writing: _Writing) -> bool:
         """Write the condition. False: it is unknown whether it was written."""
         path = f"{pod_path(pod.namespace, pod.name)}/status"
         said: dict[str, Any] = {
@@ -188,7 +188,7 @@ class Teller:
                 continue
             at, _ = self._events.get(number)
             if self._busy() or not self._may_write():
-                is_young = self._now() - at < PATIENCE
+                is_young = self._now() - at < MAX_EVENT_DELAY
                 await self._world.sleep(0.05 if is_young else TRICKLE)
                 if is_young or number not in self._events or not self._may_write():
                     continue

@@ -23,7 +23,7 @@ from dovetail.kube.objects.volumes import PersistentVolume, PersistentVolumeClai
 from dovetail.model.volumes import Claim, Volume, VolumeChoice
 
 TIMEOUT = 600.0  # seconds; kube-scheduler's bindTimeoutSeconds
-PAUSE = 0.1  # seconds between two checks whether we may write
+WRITE_CHECK_PAUSE = 0.1  # seconds between two checks whether we may write
 
 
 class Writer(Protocol):
@@ -43,7 +43,7 @@ class HeldBack:
 
     async def patch(self, path: str, body: object, kind: Patch = "merge") -> Json:
         while not self._may_write():
-            await self._world.sleep(PAUSE)
+            await self._world.sleep(WRITE_CHECK_PAUSE)
         return await self._patch(path, body, kind)
 
 
@@ -169,21 +169,21 @@ async def _order(choice: VolumeChoice, api: Writer, truth: Truth) -> int | NotBo
 # ---- waiting ----------------------------------------------------------------------------------------------------
 
 
-class Waiting:
+class NotBoundYet:
     """Not bound yet."""
 
 
-_YET = Waiting()
+_YET = NotBoundYet()
 
 
-def _state(task: Task, written: Mapping[VolumeChoice, int], truth: Truth) -> NotBound | Waiting | None:
+def _state(task: Task, written: Mapping[VolumeChoice, int], truth: Truth) -> NotBound | NotBoundYet | None:
     """The state of the claims, as kube-scheduler's checkBindings; None = all are bound."""
     labels = truth.node_labels(task.node)
     if labels is None:
         return NotBound(Why.GONE, f"node {task.node} is gone")
     if not truth.has_pod(task.pod_uid):
         return NotBound(Why.GONE, "the pod is gone")
-    waiting: Waiting | None = None
+    waiting: NotBoundYet | None = None
     for choice in task.choices:
         check = _given if choice.volume else _made
         state = check(choice, written[choice], labels, truth)
@@ -193,7 +193,9 @@ def _state(task: Task, written: Mapping[VolumeChoice, int], truth: Truth) -> Not
     return waiting
 
 
-def _given(choice: VolumeChoice, written: int, labels: Mapping[str, str], truth: Truth) -> NotBound | Waiting | None:
+def _given(
+    choice: VolumeChoice, written: int, labels: Mapping[str, str], truth: Truth
+) -> NotBound | NotBoundYet | None:
     volume, claim = truth.volume(choice.volume), truth.claim(choice.claim)
     if volume is None:
         return NotBound(Why.GONE, f"volume {choice.volume} is gone")
@@ -210,7 +212,7 @@ def _given(choice: VolumeChoice, written: int, labels: Mapping[str, str], truth:
     return None if claim.bound else _YET
 
 
-def _made(choice: VolumeChoice, written: int, labels: Mapping[str, str], truth: Truth) -> NotBound | Waiting | None:
+def _made(choice: VolumeChoice, written: int, labels: Mapping[str, str], truth: Truth) -> NotBound | NotBoundYet | None:
     claim = truth.claim(choice.claim)
     if claim is None or claim.uid != choice.claim_uid:
         return NotBound(Why.GONE, f"claim {choice.claim} is gone")

@@ -10,7 +10,7 @@ from dovetail.engine.wording import in_one_sentence
 from dovetail.model.decision import Share
 from dovetail.model.node import Enforcer, Node
 from dovetail.model.pod import Pod
-from dovetail.model.reason import POD_LEVEL, Reason, name, sentence
+from dovetail.model.reason import POD_LEVEL_REASONS, Reason, name, sentence
 from dovetail.model.visible import visible
 
 UNSCHEDULABLE = "Unschedulable"  # cluster autoscalers add nodes for pods with this reason
@@ -20,7 +20,7 @@ _MORE = "…".encode()
 
 def condition_reason(reason: Reason) -> str:
     """`Unschedulable` only where another node would help; else a reason of our own, on which no autoscaler acts."""
-    return name(reason) if reason in POD_LEVEL and reason is not Reason.NO_NODES else UNSCHEDULABLE
+    return name(reason) if reason in POD_LEVEL_REASONS and reason is not Reason.NO_NODES else UNSCHEDULABLE
 
 
 def why_refused(pod: Pod, reason: Reason, which: str = "") -> str:

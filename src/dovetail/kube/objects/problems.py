@@ -9,8 +9,8 @@ from typing import Literal, NamedTuple
 from dovetail.model.visible import INVISIBLE
 
 Severity = Literal["error", "warning", "note"]
-LONGEST_MESSAGE = 600
-LONGEST_NAME = 120
+LONGEST_PROBLEM_MESSAGE = 600
+LONGEST_PRINTED_NAME = 120
 MOST_PER_SEVERITY = 2_000  # so that a hostile file does not cause a gigabyte of messages
 
 
@@ -87,7 +87,7 @@ class Problems:
             return
         if count == MOST_PER_SEVERITY:
             field, message = "", f"more than {count} problems of this severity; the rest is left out"
-        message = printable(message, LONGEST_MESSAGE)
+        message = printable(message, LONGEST_PROBLEM_MESSAGE)
         problem = Problem(severity, printable(where, 400), printable(field, 400), message, tell)
         if problem not in self._found:
             self._found[problem] = None
@@ -107,7 +107,7 @@ _UNPRINTABLE = re.compile(f"[{INVISIBLE}]")
 _LINE_BREAKS = re.compile(r"[\t\n\v\f\r\x85\u2028\u2029]+")
 
 
-def printable(text: str, longest: int = LONGEST_NAME) -> str:
+def printable(text: str, longest: int = LONGEST_PRINTED_NAME) -> str:
     """The text on one line, shortened, without characters that would break a terminal or an encoder.
 
     Go's plain-text answers end in a newline (`404 page not found`): line breaks and tabs become a space.

@@ -15,10 +15,10 @@ from dovetail.sim.report.tables import Bar, Colours
 from dovetail.sim.report.words import SPACE, amount, count, decimals, seeds_of
 from dovetail.sim.results import Inflation, Timed, Usage
 from dovetail.sim.statistics import (
-    ALLOCATED,
+    ALLOCATED_AT_END,
     DELAY,
     FAILED,
-    FRAGMENTED,
+    FRAGMENTED_AT_END,
     GPUS_FREE,
     IDLE_WHILE_WANTED,
     INFLATION_MEASURES,
@@ -44,8 +44,8 @@ class Chapter:
 
 def inflation_chapter(study: Study[Inflation], colours: Colours, at: int) -> Chapter:
     compared = {measure.key: compare(study, measure) for measure in INFLATION_MEASURES}
-    shown = [compared[measure.key] for measure in (ALLOCATED, FRAGMENTED, FAILED, GPUS_FREE)]
-    policy = leader(compared[ALLOCATED.key]) or study.baseline
+    shown = [compared[measure.key] for measure in (ALLOCATED_AT_END, FRAGMENTED_AT_END, FAILED, GPUS_FREE)]
+    policy = leader(compared[ALLOCATED_AT_END.key]) or study.baseline
     failed = [Bar(name, spread) for name, spread in compared[FAILED.key].spreads.items()]
     html = join(
         _opening(study, inflation_sentence(study), policy),

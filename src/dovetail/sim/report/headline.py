@@ -5,7 +5,7 @@ from __future__ import annotations
 from dovetail.sim.report.words import SPACE, amount, decimals, interval
 from dovetail.sim.results import Inflation, Timed
 from dovetail.sim.statistics import (
-    ALLOCATED,
+    ALLOCATED_AT_END,
     IDLE_WHILE_WANTED,
     Comparison,
     Difference,
@@ -27,7 +27,7 @@ def leader(comparison: Comparison[R]) -> str | None:
 
 
 def inflation_sentence(study: Study[Inflation]) -> str:
-    comparison = compare(study, ALLOCATED)
+    comparison = compare(study, ALLOCATED_AT_END)
     best = leader(comparison)
     if best is None:
         placed = comparison.spreads.get(study.baseline)

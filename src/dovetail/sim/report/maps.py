@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from dovetail.model.units import WHOLE_CARD
 from dovetail.sim.results import NodeMap
-from dovetail.sim.trace import WHOLE
 
-# keeps 0 and WHOLE exact: an empty GPU stays empty, a full one full
-COARSE = [0, 1, *range(4, WHOLE - 3, 4), WHOLE - 1, WHOLE]
+# keeps 0 and WHOLE_CARD exact: an empty GPU stays empty, a full one full
+COARSE = [0, 1, *range(4, WHOLE_CARD - 3, 4), WHOLE_CARD - 1, WHOLE_CARD]
 BANDS = ("empty", "below a quarter", "below half", "below three quarters", "not full", "full")
 
 
@@ -38,7 +38,7 @@ def cells(nodes: Sequence[NodeMap]) -> dict[str, Any]:
 
 def band(milli: int) -> int:
     """The index in BANDS of a GPU with so many milli taken."""
-    return 0 if milli <= 0 else 5 if milli >= WHOLE else 1 + 4 * milli // WHOLE
+    return 0 if milli <= 0 else 5 if milli >= WHOLE_CARD else 1 + 4 * milli // WHOLE_CARD
 
 
 def by_band(nodes: Sequence[NodeMap]) -> dict[str, list[int]]:

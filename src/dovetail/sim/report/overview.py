@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dovetail.sim.report.headline import inflation_sentence, time_sentence
 from dovetail.sim.report.words import SPACE, amount, decimals
 from dovetail.sim.results import Inflation, Timed
-from dovetail.sim.statistics import ALLOCATED, IDLE_WHILE_WANTED, Difference, Measure, SeedVerdict, compare, mean
+from dovetail.sim.statistics import ALLOCATED_AT_END, IDLE_WHILE_WANTED, Difference, Measure, SeedVerdict, compare, mean
 from dovetail.sim.study import R, Study
 
 
@@ -46,7 +46,7 @@ def overall(inflations: Sequence[Study[Inflation]], times: Sequence[Study[Timed]
 
 
 def _inflations(studies: Sequence[Study[Inflation]]) -> str:
-    found = race(studies, ALLOCATED)
+    found = race(studies, ALLOCATED_AT_END)
     if found is None:
         return f"{len(studies)} traces, replayed until the cluster was full."
     if not found.ahead:

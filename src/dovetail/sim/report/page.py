@@ -22,8 +22,8 @@ from dovetail.sim.results import Inflation, NodeMap, Result, Timed
 from dovetail.sim.study import Study, inflation_studies, time_studies
 
 SCRIPTS = ("watch.js", "scales.js", "line_chart.js", "gpu_map.js", "page.js")  # in this order
-MODES = {"inflation": "until full", "time": "over time"}
-UNKNOWN = Origin()
+MODE_TITLES = {"inflation": "until full", "time": "over time"}
+UNKNOWN_ORIGIN = Origin()
 Studies = Sequence[Study[Inflation] | Study[Timed]]
 
 
@@ -33,13 +33,13 @@ def write_report(
     *,
     title: str = "GPU scheduling report",
     baseline: str | None = None,
-    origin: Origin = UNKNOWN,
+    origin: Origin = UNKNOWN_ORIGIN,
 ) -> None:
     """Write one self-contained page. Policies are compared with `baseline`, or with the first one in the results."""
     Path(path).write_text(render(results, title, baseline, origin), encoding="utf-8")
 
 
-def render(results: Sequence[Result], title: str, baseline: str | None = None, origin: Origin = UNKNOWN) -> str:
+def render(results: Sequence[Result], title: str, baseline: str | None = None, origin: Origin = UNKNOWN_ORIGIN) -> str:
     if not results:
         raise ValueError("a report needs at least one result")
     inflations, times = inflation_studies(results, baseline), time_studies(results, baseline)
@@ -116,7 +116,7 @@ def _tabs(chapters: Sequence[Chapter]) -> Html:
     titles = [chapter.title for chapter in chapters]
     buttons = []
     for at, chapter in enumerate(chapters):
-        mode = MODES[chapter.data["mode"]] if titles.count(chapter.title) > 1 else ""
+        mode = MODE_TITLES[chapter.data["mode"]] if titles.count(chapter.title) > 1 else ""
         label = f"{chapter.title}, {mode}" if mode else chapter.title
         chosen = "true" if at == 0 else "false"
         buttons.append(
@@ -134,7 +134,7 @@ def _tabs(chapters: Sequence[Chapter]) -> Html:
 
 
 def _chapter(chapter: Chapter, at: int, of: int) -> Html:
-    title = tag("h2", chapter.title, tag("small", MODES[chapter.data["mode"]]))
+    title = tag("h2", chapter.title, tag("small", MODE_TITLES[chapter.data["mode"]]))
     return tag(
         "article", title, chapter.html, id=f"chapter-{at}", role="tabpanel" if of > 1 else None, class_="chapter"
     )

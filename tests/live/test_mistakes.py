@@ -51,7 +51,8 @@ def test_a_quota_counts_memory_with_a_unit(plane: ControlPlane, api: Client) -> 
 
 def test_a_stock_node_takes_no_part_of_a_card_with_a_unit(plane: ControlPlane, api: Client) -> None:
     """It was bound as a pod without GPUs, and kubelet would have given it a card that was free in our books."""
-    api.create(objects.node("a", resources={GPU: "1"}))
+    labels = {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "1", "nvidia.com/gpu.memory": "15360"}
+    api.create(objects.node("a", labels=labels, resources={GPU: "1"}))  # without labels it settles after 30 s only
     with scheduling(plane):
         api.create(objects.pod("part", {GPU: 1, MEMORY: "16Gi"}))
         assert reason(api, "part")["reason"] == "Unschedulable"

@@ -18,6 +18,7 @@ from tools.controlplane.process import GRACE_SECONDS, Failed, Process, Room, fre
 from tools.controlplane.recipes import KWOK
 from tools.controlplane.users import Users, service_account_key
 
+ETCD_BYTES = 8 << 30  # etcd's own limit is 2 GiB, which ten minutes of large pods reach: it refuses all writes then
 # The controllers that make pods from workloads and clean up after them. There are no node controllers, so that nothing
 # taints nodes or evicts pods by itself.
 CONTROLLERS = (
@@ -223,6 +224,7 @@ class ControlPlane:
             "initial-advertise-peer-urls": peer,
             "initial-cluster": f"default={peer}",
             "log-level": "warn",
+            "quota-backend-bytes": ETCD_BYTES,
         }
         words = [f"--{flag}={value}" for flag, value in flags.items()]
         process = self._launch("etcd", [*words, "--unsafe-no-fsync"])

@@ -112,7 +112,7 @@ def _run(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        _drop_output()  # whoever read our output closed the pipe
+        _drop_output()  # the reader of our output closed the pipe
         return 0
     except Exception as error:
         if isinstance(error, OSError) and error.errno in DISK_TROUBLE:

@@ -16,9 +16,10 @@ from hypothesis import given
 from dovetail.engine.ledger import audit
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.usage import usage
-from dovetail.engine.why.explain import verdicts
+from dovetail.engine.why.explain import Look, verdicts
 from dovetail.model.pod import Container, Profile
 from dovetail.model.reason import Reason
+from dovetail.policies.purposes import CARD_PURPOSES, NODE_PURPOSES, PURPOSES, Purpose
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 from tests.builders import ask, card, cluster, group, node, pod
 from tests.engine.compiled import check_compiled
@@ -51,6 +52,14 @@ def test_every_policy_has_its_name_and_a_sentence() -> None:
             assert policy.name == name
             assert policy.sentence.endswith(".")
             assert 20 <= len(policy.sentence) <= 110
+
+
+@pytest.mark.parametrize(("table", "purposes"), [(NODE_POLICIES, NODE_PURPOSES), (DEVICE_POLICIES, CARD_PURPOSES)])
+def test_every_policy_says_what_it_is_for(table: dict[str, Any], purposes: dict[str, Purpose]) -> None:
+    assert table.keys() <= purposes.keys()
+    for one in purposes.values():
+        assert one.purpose in PURPOSES
+        assert all(one)
 
 
 @pytest.mark.parametrize("name", [*NODE_POLICIES, *DEVICE_POLICIES])
@@ -185,6 +194,44 @@ def test_how_pods_are_bundled_does_not_matter(node_policy: str, gpu_policy: str)
         assert said(by_events(by_event, world)) == decisions
 
     property_holds()
+
+
+NORMALISED = [name for name, policy in NODE_POLICIES.items() if policy.normalise is not None]
+
+
+@pytest.mark.parametrize("name", NORMALISED)
+def test_final_scores_are_of_all_nodes_that_fit(name: str) -> None:
+    """The best of the final scores is taken, the smallest name on ties. A policy that keeps the order does keep it."""
+    policy = NODE_POLICIES[name]
+    assert not policy.lowest_wins
+    assert policy.offer is None or policy.keeps_order
+
+    @few
+    @given(worlds(profiles=profile(name, "spread")))
+    def property_holds(world: World) -> None:
+        scheduler = made(world.nodes)
+        scheduler.place(world.groups[1:])
+        (one, *_) = alone(world.groups)
+        look = Look(scheduler, one.pods[0])
+        raw = {v.node: v.score for v in (look.node(look.ledger.nodes[row], row) for row in look.rows())}
+        final = {v.node: v.score for v in verdicts(scheduler, one.pods[0]) if v.score is not None}
+        if policy.keeps_order:
+            ranked = sorted(final, key=lambda node: raw[node] or 0.0)
+            assert [final[node] for node in ranked] == sorted(final.values())
+        elif final and not scheduler.placer.needs_care(one):
+            best = min(node for node in final if final[node] == max(final.values()))
+            assert scheduler.place([one])[0].node == best
+
+    property_holds()
+
+
+@pytest.mark.parametrize("name", NODE_POLICIES)
+def test_a_policy_that_needs_measurements_has_a_fallback_that_needs_none(name: str) -> None:
+    policy = NODE_POLICIES[name]
+    assert bool(policy.needs) == bool(policy.fallback)
+    if policy.needs:
+        assert policy.reads_signals
+        assert not NODE_POLICIES[policy.fallback].needs
 
 
 def test_every_policy_is_in_a_pair_that_is_compiled() -> None:

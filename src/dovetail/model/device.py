@@ -55,7 +55,7 @@ def _spaced(model: str) -> str:
     return f" {' '.join(type_tokens(model))} "
 
 
-@lru_cache(1_024)
+@lru_cache(128)  # lists of types, each of up to 64 × 200 characters
 def _runs(wanted: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f" {' '.join(tokens)} " for tokens in map(type_tokens, wanted) if tokens)
 

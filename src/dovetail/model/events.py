@@ -7,9 +7,11 @@ from collections.abc import Mapping
 import msgspec
 
 from dovetail.model.decision import Decision
+from dovetail.model.gang import Role
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod, Quota, RunningPod
 from dovetail.model.relations import Selector
+from dovetail.model.rights import Budget, Queue
 from dovetail.model.signals import NodeSignals
 from dovetail.model.volumes import VolumeChoice, VolumeFact
 
@@ -69,6 +71,14 @@ class SignalsMeasured(msgspec.Struct, frozen=True):
     signals: NodeSignals
 
 
+class TopologyChanged(msgspec.Struct, frozen=True):
+    """A topology is new or different: node labels, from the widest level to the narrowest. No levels = it is gone."""
+
+    at: float
+    name: str
+    levels: tuple[str, ...]
+
+
 class PodNominated(msgspec.Struct, frozen=True):
     """A pod was nominated to a node, where other pods are being stopped for it. No node = it no longer is."""
 
@@ -112,6 +122,40 @@ class VolumesChanged(msgspec.Struct, frozen=True):
     gone: tuple[VolumeFact, ...] = ()
 
 
+class BudgetChanged(msgspec.Struct, frozen=True):
+    """A disruption budget is new or different; None = it is gone."""
+
+    at: float
+    namespace: str
+    name: str
+    budget: Budget | None
+
+
+class QueueChanged(msgspec.Struct, frozen=True):
+    """A queue is new or different; None = it is gone."""
+
+    at: float
+    name: str
+    queue: Queue | None
+
+
+class GangChanged(msgspec.Struct, frozen=True):
+    """How many members a gang needs, for members that run already; 0 = the gang does not exist any more."""
+
+    at: float
+    name: str  # Group.name
+    minimum: int
+    roles: tuple[Role, ...] = ()  # with minimums of their own
+
+
+class EvictionRefused(msgspec.Struct, frozen=True):
+    """A pod that was to be stopped goes on: the API server refused, for instance for a disruption budget."""
+
+    at: float
+    uid: str
+    message: str
+
+
 class RoundBegins(msgspec.Struct, frozen=True):
     """The policy for rounds, if there is one, names the jobs that may run until the next round."""
 
@@ -128,10 +172,15 @@ Event = (
     | NodeChanged
     | NodeGone
     | SignalsMeasured
+    | TopologyChanged
     | NamespaceChanged
     | QuotaChanged
     | SelectorChanged
     | VolumesChanged
+    | BudgetChanged
+    | QueueChanged
+    | GangChanged
+    | EvictionRefused
     | RoundBegins
 )
 
@@ -149,6 +198,7 @@ class Wait(msgspec.Struct, frozen=True):
 
     pod: Pod
     decision: Decision
+    nominated: str = ""  # the node on which pods are being stopped for it
 
 
 class Warn(msgspec.Struct, frozen=True):
@@ -165,6 +215,8 @@ class Evict(msgspec.Struct, frozen=True):
     node: str
     by: str  # the group that gets the place (Group.name); "" = a round took it
     reason: str  # for users
+    preemptor: Pod | None = None  # the pod, or the first pod of the gang, that gets the place
+    breaks_budget: bool = False  # a disruption budget forbids it, and there was no other way
 
 
 class Move(msgspec.Struct, frozen=True):

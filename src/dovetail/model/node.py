@@ -18,6 +18,19 @@ class Enforcer(StrEnum):
     DOVETAIL = "dovetail"
     HAMI = "hami"
     STOCK = "stock"  # the vendor's own plugin: kubelet picks the card, whole cards only
+    GPUSHARE = "gpushare"  # gpushare-device-plugin
+    GPU_MANAGER = "gpu-manager"  # tkestack's
+
+
+class Alignment(StrEnum):
+    """Which cards kubelet lets a pod have together (its topology manager)."""
+
+    NONE = "none"  # any: also for the policies best-effort and restricted, which refuse no pod that we place
+    CONTAINER = "container"  # single-numa-node: the cards of a container are on one NUMA node
+    POD = "pod"  # single-numa-node: the cards of all containers are
+
+
+PREFER_NO_SCHEDULE = "PreferNoSchedule"  # the effect of a taint that is only a preference
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +69,7 @@ class Node:
     enforcer: Enforcer = Enforcer.HAMI
     images: Mapping[str, int] = field(default_factory=dict)  # name with tag or digest -> bytes
     mig: bool = False  # the node's GPUs are split by MIG in a way that is not placed yet
+    alignment: Alignment = Alignment.NONE
     unsettled: str = ""  # why the node takes no new pods with devices for now; "" = it takes them
 
     @property

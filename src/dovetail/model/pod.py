@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
@@ -9,12 +10,15 @@ from operator import attrgetter
 
 from dovetail.model.decision import Share
 from dovetail.model.device import any_type_matches
+from dovetail.model.gang import ANYWHERE, NO_TERMS, GangTerms, Role, TopologyRule
+from dovetail.model.node import CPU
 from dovetail.model.order import NaturalKey, natural
 from dovetail.model.reason import Reason
 from dovetail.model.relations import NO_PREFERENCES, NO_RELATIONS, Preferences, Relations
 from dovetail.model.rules import NodeRules
 from dovetail.model.units import WHOLE_CARD
 
+ONE_CORE = 1000
 DAEMON_SET = "DaemonSet/"  # prefix of the owner of a daemon's pod
 
 
@@ -131,6 +135,22 @@ KUBERNETES_POLICY, OFF_DEVICES_POLICY = "kubernetes", "off-devices"
 CPU_PROFILE = Profile(OFF_DEVICES_POLICY, policy_weight=1, default_spread=True)  # for pods that ask for no device
 
 
+class Qos(IntEnum):
+    """Kubernetes' quality of service. At equal priority, the lowest class yields first."""
+
+    BEST_EFFORT = 0
+    BURSTABLE = 1
+    GUARANTEED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """What a pod's PriorityClass says of preemption (scheduler-plugins PreemptionToleration)."""
+
+    minimum_priority: int  # pods of this priority or more may always take the pod's place
+    seconds: float = 0.0  # for how long after its placement other pods may not; negative = never
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why a pod cannot be placed on any node."""
@@ -157,12 +177,20 @@ class Pod:
     owner: str = ""  # "Deployment/namespace/name"; "" = none
     maker: str = ""  # "ReplicaSet/namespace/name": the controller whose selector default spreading uses
     group: str = ""  # the group that it names (Group.name); "" = a group of one
+    role: str = ""  # its role in the group (Role.name); "" = none
+    terms: GangTerms = NO_TERMS  # what the pod itself says of its group
     quota_use: Mapping[str, int] = field(default_factory=dict)  # what a native ResourceQuota counts
     refusal: Refusal | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     relations: Relations = NO_RELATIONS
     preferences: Preferences = NO_PREFERENCES
     leaving: bool = False  # has a deletion timestamp: it holds what it has; spread constraints do not count it
+    preempts: bool = True  # False: spec.preemptionPolicy is Never
+    qos: Qos = Qos.BEST_EFFORT
+    tolerance: Tolerance | None = None
+    expected_cpu_milli: int = 0  # the CPU that it will likely use, by its limits; 0 = `expected_cpu` estimates it
+    network_kbit: int = 0  # the network load that it states, in kbit/s
+    queue: str = ""  # the queue that it names (Queue.name); "" = that of its namespace, if there is one
 
     @property
     def key(self) -> str:
@@ -176,6 +204,12 @@ class Pod:
     @property
     def wants_devices(self) -> bool:
         return any(container.asks for container in self.containers)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the pod itself has nothing that one kernel call could not place: no refusal, rules or preferences."""
+        plain = self.relations is NO_RELATIONS and self.preferences is NO_PREFERENCES
+        return plain and self.refusal is None and not self.profile.default_spread
 
     @property
     def own_node(self) -> str:
@@ -192,6 +226,34 @@ class Pod:
 
     def rules_for(self, vendor: str) -> DeviceRules:
         return next((rules for rules in self.device_rules if rules.vendor == vendor), DeviceRules(vendor))
+
+
+def expected_cpu(pod: Pod) -> int:
+    """CPU milli that the pod will likely use: by its limits, else 1.5 × its request, else one core (Trimaran)."""
+    asked = pod.resources.get(CPU, 0)
+    return pod.expected_cpu_milli or (asked * 3 + 1) // 2 or ONE_CORE
+
+
+def template_key(pod: Pod) -> tuple[int, ...]:
+    """A key of the pod's request, made of object ids: the fastest key, as replicas share their template's objects.
+
+    Code that keeps the key must keep the objects too (`template_parts`), so that no other object gets their ids.
+    """
+    return (
+        id(pod.resources),
+        id(pod.containers),
+        id(pod.device_rules),
+        id(pod.profile),
+        pod.scored_cpu_milli,
+        pod.scored_memory,
+        pod.expected_cpu_milli,
+        pod.network_kbit,
+        pod.qos,
+    )
+
+
+def template_parts(pod: Pod) -> tuple[object, ...]:
+    return (pod.resources, pod.containers, pod.device_rules, pod.profile)
 
 
 _beside_labels = attrgetter(*(each.name for each in fields(Pod) if each.name != "labels"))
@@ -219,11 +281,29 @@ class Group:
     minimum: int = 1
     running: int = 0  # members that hold a node already; they count towards the minimum
     length: float | None = None  # expected run time of the job in seconds; None = unknown
+    roles: tuple[Role, ...] = ()  # each with a minimum of its own, beside that of the group
+    topology: TopologyRule = ANYWHERE  # of all pods together; roles may have further rules
 
     @property
     def title(self) -> str:
         """namespace/name, for display."""
         return group_title(self.name)
+
+    @property
+    def namespace(self) -> str:
+        """That of its first pod. A tenant chooses the name, and may write another namespace into it."""
+        return self.pods[0].namespace
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the group has neither roles nor topology rules."""
+        return not self.roles and (self.topology is ANYWHERE or self.topology == ANYWHERE)
+
+    def with_running(self, more: Iterable[str]) -> Group:
+        """The group with further members that hold a node, given by their roles; its pods stay the same."""
+        roles = Counter(more)
+        counted = tuple(replace(one, running=one.running + roles[one.name]) for one in self.roles)
+        return replace(self, running=self.running + roles.total(), roles=counted)
 
     @property
     def members(self) -> int:
@@ -243,13 +323,12 @@ class Group:
     @property
     def order(self) -> tuple[bool, int, float, str, NaturalKey, str]:
         """Started gangs first (docs/adr/0014); then priority, age, namespace and name: a total order."""
-        namespace, _, own = self.title.partition("/")
         return (
             not self.started,
             -max(pod.priority for pod in self.pods),
             min(pod.created for pod in self.pods),
-            namespace,
-            natural(own),
+            self.namespace,
+            natural(self.title.partition("/")[2]),
             self.name,
         )
 
@@ -283,3 +362,5 @@ class RunningPod:
     node: str
     shares: tuple[Share, ...] | None
     trust: Trust = Trust.FULL
+    placed: float = 0.0  # when it got its node (PodScheduled), in seconds since the epoch; 0 = not known
+    started: float = 0.0  # status.startTime; 0 = kubelet has not reported it

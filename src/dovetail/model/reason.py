@@ -42,6 +42,8 @@ class Reason(IntEnum):
     NODE_UNSETTLED = 24
     # Volumes, continued.
     VOLUME_NONE = 25
+    # The gang, on this node.
+    OTHER_DOMAIN = 26
     # One card, in HAMi's order of checks (pkg/device/nvidia/device.go:715).
     CARD_UNHEALTHY = 30
     CARD_CORDONED = 31
@@ -57,6 +59,7 @@ class Reason(IntEnum):
     CARD_MIG = 41
     CARDS_TOO_FEW_FIT = 42
     CARD_QUARANTINED = 43
+    POSTPONED = 44  # by the policy
     # The pod or its group, on every node.
     GROUP_INCOMPLETE = 50
     GROUP_NOT_PLACED = 51
@@ -73,6 +76,11 @@ class Reason(IntEnum):
     LIMIT_EXCEEDED = 63
     SET_ASIDE = 70
     POLICY_NOT_ALLOWED = 71
+    QUEUE_CEILING = 72
+    QUEUE_BORROWING = 73
+    NO_VICTIMS = 74
+    NO_DOMAIN = 75
+    DOMAINS_TOO_FEW = 76
 
 
 class Word(NamedTuple):
@@ -106,6 +114,7 @@ REASON_WORDS: dict[Reason, Word] = {
     Reason.VOLUME_NODE: Word("VolumeNodeAffinity", "a volume of the pod cannot be used on the node", None),
     Reason.VOLUME_ZONE: Word("VolumeZoneMismatch", "a volume of the pod is in another zone", None),
     Reason.VOLUME_LIMIT: Word("TooManyVolumes", "node can attach no more volumes", None),
+    Reason.OTHER_DOMAIN: Word("OtherDomain", "node is in no domain that the topology rules of the gang allow", None),
     Reason.UNREGISTERED: Word("NodeUnregistered", "node has no such device", "node unregistered"),
     Reason.TOO_FEW_CARDS: Word(
         "NodeInsufficientDevice", "node has fewer cards than one container asks for", "NodeInsufficientDevice"
@@ -141,6 +150,7 @@ REASON_WORDS: dict[Reason, Word] = {
         "AllocatedCardsInsufficientRequest",
     ),
     Reason.CARD_QUARANTINED: Word("CardQuarantined", "GPU in use by a pod but not registered by its node", None),
+    Reason.POSTPONED: Word("Postponed", "the policy rather waits for a better place", None),
     Reason.GROUP_INCOMPLETE: Word("GroupIncomplete", "the pod group has fewer pods than its minMember", None),
     Reason.GROUP_NOT_PLACED: Word("GroupNotPlaced", "fewer members of the pod group fit than its minMember", None),
     Reason.GROUP_UNKNOWN: Word("GroupUnknown", "the pod group that the pod names is not known", None),
@@ -156,6 +166,11 @@ REASON_WORDS: dict[Reason, Word] = {
     Reason.CLAIM_IN_USE: Word("ClaimInUse", "a ReadWriteOncePod claim of the pod is in use by another pod", None),
     Reason.VOLUME_NONE: Word("NoVolume", "no persistent volume is available for a claim of the pod", None),
     Reason.SET_ASIDE: Word("SetAside", "the scheduler failed on the pod and has set it aside", None),
+    Reason.QUEUE_CEILING: Word("QueueCeiling", "the queue has reached the most that it may use", None),
+    Reason.QUEUE_BORROWING: Word("QueueBorrowing", "the queue has used its guarantee and may borrow no more", None),
+    Reason.NO_VICTIMS: Word("NoVictims", "no eviction that its rights allow would make room", None),
+    Reason.NO_DOMAIN: Word("NoDomainHasRoom", "no domain of the required topology level has room for the gang", None),
+    Reason.DOMAINS_TOO_FEW: Word("DomainsTooFew", "too few domains have room to spread the gang as it requires", None),
     Reason.POLICY_NOT_ALLOWED: Word("PolicyNotAllowed", "the pod names a policy that is not allowed here", None),
 }
 
@@ -179,6 +194,7 @@ CHECK_ORDER = (
     Reason.OTHERS_ANTI_AFFINITY,
     Reason.POD_AFFINITY,
     Reason.POD_ANTI_AFFINITY,
+    Reason.OTHER_DOMAIN,
     Reason.CPU,
     Reason.MEMORY,
     Reason.STORAGE,
@@ -203,6 +219,7 @@ CHECK_ORDER = (
     Reason.CARD_MIG,
     Reason.CARD_NUMA,  # here, as it concerns cards that fit one by one
     Reason.CARDS_TOO_FEW_FIT,
+    Reason.POSTPONED,
 )
 _PASSED = {reason: number for number, reason in enumerate(CHECK_ORDER)}
 

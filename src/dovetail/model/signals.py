@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+MAX_NETWORK_KBIT = 10**9  # a terabit per second
+
 
 class CardSignals(msgspec.Struct, frozen=True):
     """One card, in per mille of what it has; None = not measured."""
@@ -11,6 +13,8 @@ class CardSignals(msgspec.Struct, frozen=True):
     uuid: str
     compute: int | None = None
     memory: int | None = None
+    compute_deviation: int | None = None
+    memory_deviation: int | None = None
 
 
 class NodeSignals(msgspec.Struct, frozen=True):
@@ -27,3 +31,6 @@ class NodeSignals(msgspec.Struct, frozen=True):
     memory: int | None = None
     memory_deviation: int | None = None
     cards: tuple[CardSignals, ...] = ()
+    disk: int | None = None
+    network_kbit: int | None = None  # kbit/s that its network card moves now
+    network_capacity_kbit: int | None = None  # kbit/s that the card can move

@@ -108,8 +108,18 @@ def remember(kernel: str) -> None:
 
 
 def _mark(kernel: str) -> Path:
+    """The file that says that a kernel is compiled, for this installation.
+
+    numba keeps the code of each folder of sources apart. With one mark for two installations of the same version, the
+    second one finds no code, and compiles in the middle of its work.
+    """
     folder = Path(os.environ.get("NUMBA_CACHE_DIR", os.devnull))
-    return folder / f"{fingerprint()}-{hashlib.sha256(kernel.encode()).hexdigest()[:16]}.compiled"
+    return folder / f"{fingerprint()}-{hashlib.sha256(f'{kernel} {_package()}'.encode()).hexdigest()[:16]}.compiled"
+
+
+def _package() -> Path:
+    """The folder of our sources, as numba names it: links are not followed."""
+    return Path(os.path.abspath(__file__)).parent
 
 
 def home() -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
+from zlib import crc32
 
 from dovetail.engine.kernel.state import (
     ENTRY_NEXT,
@@ -21,18 +22,44 @@ from dovetail.engine.kernel.state import (
 )
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.decision import Decision, Share
-from dovetail.model.events import NodeChanged
+from dovetail.model.events import NodeChanged, SignalsMeasured
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Quota
 from dovetail.model.reason import Reason
+from dovetail.model.signals import CardSignals, NodeSignals
 from tests.strategies import ARGUMENTS, World
 
 
-def made(nodes: Iterable[Node], mode: str = "interpreted", quotas: tuple[Quota, ...] = (), **options: Any) -> Scheduler:
+def made(
+    nodes: Iterable[Node],
+    mode: str = "interpreted",
+    quotas: tuple[Quota, ...] = (),
+    measured: bool = True,
+    **options: Any,
+) -> Scheduler:
+    """A scheduler with these nodes, each with some measured load."""
     scheduler = Scheduler(ARGUMENTS, quotas, mode, **options)
     for node in nodes:
         scheduler.handle(NodeChanged(0.0, node))
+        if measured:
+            scheduler.handle(SignalsMeasured(0.0, node.name, signals_of(node)))
     return scheduler
+
+
+def signals_of(node: Node) -> NodeSignals:
+    """Some load, by the names of node and cards. Every third card is not measured."""
+
+    def drawn(name: str, most: int) -> int:
+        return crc32(name.encode()) % (most + 1)
+
+    cards = tuple(
+        CardSignals(card.uuid, drawn(f"{card.uuid} c", 1000), drawn(f"{card.uuid} m", 900), drawn(card.uuid, 300))
+        for n, card in enumerate(node.devices)
+        if n % 3 != 2
+    )
+    cpu, deviation, memory = (drawn(f"{node.name} {n}", most) for n, most in enumerate((1000, 300, 900)))
+    network = drawn(f"{node.name} net", 900_000)
+    return NodeSignals(0.0, cpu, deviation, memory, 50, cards, drawn(node.name, 500), network, 1_000_000)
 
 
 def told(world: World, mode: str = "interpreted", **options: Any) -> Scheduler:

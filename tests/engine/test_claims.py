@@ -64,7 +64,7 @@ def test_pods_are_stopped_where_it_helps_and_only_there(world: World) -> None:
     wanted = {pod.uid for pod in last.pods}
     if stopped:
         bound, more = handle(scheduler, PodsGone(2.0, tuple(stopped)))
-        assert not more
+        assert not more or (last.minimum == 1 and len(last.pods) > 1)  # then each pod may take a place by itself
         assert len(wanted & set(bound)) >= last.minimum, "pods were stopped in vain"
     else:
         plain.handle(PodsGone(2.0, tuple(running)))

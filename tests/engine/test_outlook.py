@@ -84,6 +84,18 @@ def test_what_came_long_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> Non
     assert seen == [(4, 4), (6, 2), (7, 1), (8, 1)]
 
 
+def test_however_many_different_requests_come_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most 4: of 1,000 different ones 2 × 4 are counted, and 4 more until the next look back."""
+    monkeypatch.setattr(module, "MOST_SHAPES", 4)
+    scheduler, most = roomy(), 0
+    for n in range(1_000):
+        place(scheduler, pod(f"p-{n}", ask(1, 1 + n), node_policy="fgd"))
+        most = max(most, len(scheduler.outlook.shapes))
+    assert most <= 3 * 4
+    place(scheduler, *(half(n) for n in range(8)))
+    assert expected(scheduler)[0] > 0  # a request that comes again and again is known soon
+
+
 def test_what_runs_when_the_first_joint_pod_comes_is_known() -> None:
     scheduler = roomy()
     for n in range(5):

@@ -19,6 +19,7 @@ from hypothesis import given
 from dovetail.engine import placer
 from dovetail.engine.kernel.state import FREE, POD_OWNER, POD_SHAPE, POD_STATE
 from dovetail.engine.ledger import audit, intern, node_rows, storage
+from dovetail.engine.ledger.ranges import Ranges
 from dovetail.engine.rules import label_index as label_rows
 from dovetail.engine.rules import node_columns as node_facts
 from dovetail.engine.rules.label_index import LabelRows
@@ -139,7 +140,7 @@ class Churn:
 
     def fresh(self) -> Scheduler:
         """One that was told of the living only."""
-        scheduler = made([self.nodes[name] for name in sorted(self.nodes, reverse=True)])
+        scheduler = made([self.nodes[name] for name in sorted(self.nodes, reverse=True)], measured=False)
         for uid, held in self.ledger.pods.items():
             seen = RunningPod(held.pod, self.ledger.node_of(uid), self.ledger.shares(held.slot))
             scheduler.handle(PodObserved(0.0, seen))
@@ -198,6 +199,37 @@ def test_tables_are_as_large_as_what_lives_at_one_time(seed: int) -> None:
         assert size <= 2 * max(churn.most[table], FEW) + one_event, table
     lines = len(churn.ledger.storage.peers_since)
     assert lines <= 2 * max(churn.most["owners"], FEW) + one_event
+
+
+@with_examples(100)
+@given(seeds)
+def test_lists_in_one_array_do_not_overlap_and_leave_no_gaps_behind(seed: int) -> None:
+    ranges, chance, taken = Ranges(), Random(seed), dict[int, int]()
+    for _ in range(200):
+        if chance.random() < 0.5:
+            length = chance.randrange(1, 30)
+            first = ranges.take(length)
+            assert all(first + length <= other or end <= first for other, end in taken.items())
+            taken[first] = first + length
+        elif taken:
+            first = chance.choice(sorted(taken))
+            ranges.give_back(first, taken.pop(first) - first)
+        assert max(taken.values(), default=0) <= ranges.end
+    for first, end in taken.items():
+        ranges.give_back(first, end - first)
+    assert ranges.end == 0
+
+
+def test_lists_of_ever_other_lengths_take_the_room_of_those_that_are_gone() -> None:
+    """Room was used again for lists of the same length only. Lists of 1, 2 … 512 UUIDs, 256 pods each, took 256 MiB."""
+    with sweeping_often():
+        scheduler = made([machine("a")])
+        for length in range(1, 100):
+            uuids = tuple(f"GPU-{length}-{n}" for n in range(length))
+            asking = lone(f"p{length}", device_rules=(DeviceRules("NVIDIA", nouse_uuids=uuids),))
+            scheduler.handle(GroupArrived(0.0, asking))
+            scheduler.handle(PodGone(0.0, asking.name))
+    assert len(scheduler.intern.wants.uuids) <= 4 * (FEW + 1) * 100  # was 1 + 2 … + 99, rounded up to 8,192
 
 
 def lone(name: str, owner: str = "", **changed: object) -> Group:

@@ -32,7 +32,7 @@ def running(world: World) -> list[RunningPod]:
 
 
 def observed(nodes: list[Node], pods: list[RunningPod]) -> Scheduler:
-    scheduler = made(nodes)
+    scheduler = made(nodes, measured=False)  # a measurement shows only pods that were seen before it
     for one in pods:
         scheduler.handle(PodObserved(0.0, one))
     return scheduler

@@ -80,8 +80,8 @@ def loads(scheduler: Scheduler, name: str) -> tuple[list[int], dict[str, list[in
     """CPU and memory with their deviations; compute and memory by card."""
     ledger = scheduler.ledger
     row = ledger.row_of[name]
-    cards = {device.uuid: ledger.rows.card_signal[row, n].tolist() for n, device in enumerate(ledger.devices(row))}
-    return ledger.rows.signal[row].tolist(), cards
+    cards = {device.uuid: ledger.rows.card_signal[row, n, :2].tolist() for n, device in enumerate(ledger.devices(row))}
+    return ledger.rows.signal[row, :4].tolist(), cards
 
 
 def measure(scheduler: Scheduler, name: str, signals: NodeSignals) -> None:

@@ -64,15 +64,17 @@ class Discipline(Protocol):
 class Backfill:
     def __init__(self, of: Queueing) -> None:
         self._of = of
+        self.place, self.arrive = of.placer.place, of.placer.place_group  # no group waits for another one
 
     def line_of(self, group: Group) -> Hashable:
         """Lone pods with equal requests share a line. Any change may help a gang or a pod under a quota."""
         placer, pod = self._of.placer, group.pods[0]
-        if len(group.pods) > 1:
+        if len(group.pods) > 1 or not group.is_plain:
             return ALWAYS
         if not placer.needs_care(group):
             return self._request(pod)
-        if not can_be_placed(group) or placer.quotas.apply_to(pod):
+        queued = placer.queues.active and placer.queues.apply_to(pod)
+        if queued or not can_be_placed(group) or placer.quotas.apply_to(pod):
             return ALWAYS
         key = self._request(pod)  # a pod that is special only for its preferences waits like any other
         if placer.related.restricts(pod):
@@ -85,12 +87,6 @@ class Backfill:
     def _request(self, pod: Pod) -> tuple[Hashable, ...]:
         signature = self._of.placer.requests.signature(pod)
         return (signature.profile, signature.shape, signature.mask)
-
-    def place(self, groups: Sequence[Group]) -> Sequence[Decision]:
-        return self._of.placer.place(groups)
-
-    def arrive(self, group: Group) -> Sequence[Decision]:
-        return self._of.placer.place_group(group)
 
     def arrived_again(self, at: float) -> Sequence[Effect]:
         return ()
@@ -195,14 +191,17 @@ class Strict:
         return self._advance(at)
 
     def _advance(self, at: float) -> list[Effect]:
-        """Try groups from the front of the line, until one finds no place."""
+        """Try groups from the front of the line, until one stays there without a place.
+
+        An order may put a group that was tried behind others: then these are tried, each group once.
+        """
         effects: list[Effect] = []
+        tried: set[str] = set()
         front = self._of.waiting.front()
-        while front is not None:
+        while front is not None and front.group.name not in tried:
+            tried.add(front.group.name)
             effects += self._of.try_waiting(at, front.group)
-            tried, front = front.group, self._of.waiting.front()
-            if front is not None and front.group.name == tried.name:
-                break
+            front = self._of.waiting.front()
         return effects
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from dovetail.engine.kernel.build import Kernel
 from dovetail.engine.kernel.state import INACTIVE, NONE, Batch
+from dovetail.engine.ledger.in_force import Rule
 from dovetail.engine.ledger.ledger import Ledger
 from dovetail.engine.ledger.requests import Requests
 from dovetail.engine.rules.affinity_spread import included, per_domain
@@ -39,14 +40,32 @@ class Nominated:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.promised: dict[str, Promise] = {}  # by the pod's UID
+        self._on_node: dict[str, dict[str, Promise]] = {}  # node -> by the pod's UID
+        # Whether a nominated pod keeps its place against a pod.
+        self.outranks: Callable[[Pod, Pod], bool] = lambda nominated, pod: nominated.priority >= pod.priority
         self.cards_for: Callable[[Pod, str], tuple[Share, ...]] = lambda pod, node: ()  # the cards it would get there
 
     def promise(self, pod: Pod, node: str, shares: tuple[Share, ...] | None = None) -> None:
-        """Keep the node for the pod, instead of an earlier one. The node may not exist yet."""
-        self.promised[pod.uid] = Promise(pod, node, shares)
+        """Keep the node for the pod, instead of an earlier one. The node may not exist yet.
+
+        Cards that were planned on the same node stay planned: the API server stores the node only.
+        """
+        known = self.promised.get(pod.uid)
+        if shares is None and known is not None and known.node == node:
+            shares = known.shares
+        self.forget(pod.uid)
+        self.promised[pod.uid] = promise = Promise(pod, node, shares)
+        self._on_node.setdefault(node, {})[pod.uid] = promise
+        self._ledger.in_force.put(Rule.NOMINATION, True)
 
     def forget(self, uid: str) -> None:
-        self.promised.pop(uid, None)
+        promise = self.promised.pop(uid, None)
+        if promise is not None:
+            there = self._on_node[promise.node]
+            del there[uid]
+            if not there:
+                del self._on_node[promise.node]
+            self._ledger.in_force.put(Rule.NOMINATION, bool(self.promised))
 
     def row_of(self, uid: str) -> int:
         """The row that is kept for the pod, or NONE."""
@@ -55,7 +74,7 @@ class Nominated:
 
     def matter(self, pod: Pod) -> bool:
         """Whether the pod is nominated itself, or must yield to a nominated pod."""
-        return any(one.pod.priority >= pod.priority or one.pod.uid == pod.uid for one in self.promised.values())
+        return any(one.pod.uid == pod.uid or self.outranks(one.pod, pod) for one in self.promised.values())
 
     def before(self, pod: Pod) -> dict[int, list[Promise]]:
         """By row, the nominations that the pod must yield to.
@@ -63,12 +82,21 @@ class Nominated:
         A nominated pod that holds a node already does not count.
         """
         found: dict[int, list[Promise]] = {}
-        for uid, promise in self.promised.items():
-            row = self._ledger.row_of.get(promise.node, NONE)
-            counts = promise.pod.priority >= pod.priority and uid != pod.uid and uid not in self._ledger.pods
-            if counts and row != NONE and self._ledger.is_active(row):
-                found.setdefault(row, []).append(promise)
+        for node in self._on_node:
+            row = self._ledger.row_of.get(node, NONE)
+            if row != NONE and (held := self.on_row(pod, row)):
+                found[row] = held
         return found
+
+    def on_row(self, pod: Pod, row: int) -> list[Promise]:
+        """The nominations on this row that the pod must yield to."""
+        there = self._on_node.get(self._ledger.nodes[row].name)
+        if not there or not self._ledger.is_active(row):
+            return []
+        return [promise for uid, promise in there.items() if self._counts(uid, promise, pod)]
+
+    def _counts(self, uid: str, promise: Promise, pod: Pod) -> bool:
+        return uid != pod.uid and uid not in self._ledger.pods and self.outranks(promise.pod, pod)
 
     @contextmanager
     def booked(self, promises: Iterable[Promise]) -> Iterator[None]:
@@ -82,13 +110,14 @@ class Nominated:
         try:
             with self._ledger.transaction():
                 for one in sorted(promises, key=lambda one: (one.pod.order, one.pod.uid)):
-                    self._ledger.book_observed(one.pod, one.node, self._cards_of(one), assumed=True)
+                    self._ledger.book_observed(one.pod, one.node, self.cards_of(one), assumed=True)
                 yield
         finally:
             for news in told:
                 news.wanted = True
 
-    def _cards_of(self, promise: Promise) -> tuple[Share, ...]:
+    def cards_of(self, promise: Promise) -> tuple[Share, ...]:
+        """The cards planned for the pod, or those that it would get on its node now."""
         if not promise.pod.wants_devices:
             return ()
         column = self._ledger.places.columns(self._ledger.row_of[promise.node])
@@ -118,23 +147,52 @@ class RelatedAndNominated(Related):
     def refusals(self, pod: Pod) -> Bytes:
         found = super().refusals(pod)
         kept = {row: held for row, held in self._nominated.before(pod).items() if found[row] == 0}
+        if kept:  # rows that have no room anyway need no closer look
+            said = self._survey(pod, self.alone(pod, found))[0]
+            kept = {row: held for row, held in kept.items() if said[row] == 0}
         if kept:
             self._yield(pod, kept, found)
         return found
 
+    def has_rules(self, pod: Pod) -> bool:
+        """Whether nodes may refuse the pod because of pods that are there, or volumes; nominated pods do not count."""
+        return super().restricts(pod)
+
+    def fit_of(self, pod: Pod, row: int, has_room: Callable[[], bool]) -> Callable[[], bool]:
+        """A function that says whether one row can take the pod, as it is and with its nominated pods.
+
+        `has_room`: whether node and cards have room for it. The nominations must stay as they are now.
+        """
+        related = super().restricts(pod)
+        held = self._nominated.on_row(pod, row) if self._nominated.promised else []
+        if not related and not held:
+            return has_room
+        rules = super().refusals
+
+        def fits() -> bool:
+            if (related and rules(pod)[row] != 0) or not has_room():
+                return False
+            if not held:
+                return True
+            idle = not self._has_affinity(pod)
+            with self._nominated.booked(held):
+                return has_room() and (not related or self._beside(pod, row, held, idle) == 0)
+
+        return fits
+
     def batch(self, pod: Pod) -> Batch:
         """The pod's batch. A nominated pod goes to its node if it fits there, whatever other nodes score."""
         row = self._nominated.row_of(pod.uid)
-        if row == NONE or self._survey(pod, self._alone(pod, self.refusals(pod)))[0][row] != 0:
+        if row == NONE or self._survey(pod, self.alone(pod, self.refusals(pod)))[0][row] != 0:
             return super().batch(pod)
         elsewhere = np.full(len(self._ledger.nodes), INACTIVE, dtype=np.uint8)
         elsewhere[row] = 0
-        return self._alone(pod, elsewhere)
+        return self.alone(pod, elsewhere)
 
     def _yield(self, pod: Pod, kept: dict[int, list[Promise]], found: Bytes) -> None:
         """Write into `found` why rows refuse the pod once the nominated pods that it must yield to are there."""
         idle = not self._has_affinity(pod)
-        batch = self._alone(pod, found)  # built before nominated pods are booked: quotas count booked pods
+        batch = self.alone(pod, found)  # built before nominated pods are booked: quotas count booked pods
         with self._nominated.booked(one for held in kept.values() for one in held):
             said = self._survey(pod, batch)[0].copy()
             related = super().restricts(pod)

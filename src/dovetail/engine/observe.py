@@ -76,6 +76,33 @@ class Observed:
         if running.trust is not Trust.FULL and running.pod.wants_devices:
             self._trust[running.pod.uid] = running.trust
 
+    def is_as_known(self, running: RunningPod) -> bool:
+        """Whether the pod is booked as it runs: the Binding of our own placement, or a repeated event.
+
+        Labels may differ: binding copies the labels of the node's zone to the pod.
+        """
+        ledger, pod = self._ledger, running.pod
+        if pod.uid not in ledger.pods:
+            return False
+        known = ledger.pods[pod.uid]
+        return (
+            (not known.assumed or running.shares is None)
+            and ledger.node_of(pod.uid) == running.node
+            and self._holds(pod.uid, running.shares)
+            and known.pod.is_but_for_labels(pod)
+        )
+
+    def _holds(self, uid: str, shares: tuple[Share, ...] | None) -> bool:
+        """Whether the pod holds these cards.
+
+        `shares` None (cards are not recorded): whether the node still has its cards.
+        """
+        held = self._ledger.held_shares(uid)
+        if shares is not None:
+            return held == shares
+        there = {device.uuid for device in self._ledger.nodes[self._ledger.row_holding(uid)].devices}
+        return all(share.uuid in there for share in held)
+
     def note(self, running: RunningPod) -> None:
         """Keep the record of a pod that is already booked as it runs."""
         self._note_trust(running)

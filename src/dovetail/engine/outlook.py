@@ -12,6 +12,7 @@ import numpy.typing as npt
 from dovetail.engine.kernel.state import ALLOCATED, POD_SHAPE, POD_STATE, RESERVED
 from dovetail.engine.ledger.intern import NO_OWNER
 from dovetail.engine.ledger.ledger import Ledger
+from dovetail.model.calls import Expected
 from dovetail.model.pod import Pod
 from dovetail.model.units import WHOLE_CARD
 from dovetail.policies.outlook import tables
@@ -37,7 +38,7 @@ from dovetail.policies.rows import (
 from dovetail.policies.table import NODE_POLICIES
 from dovetail.policies.typical import TypicalPod, most_frequent
 
-MOST_SHAPES = 4096  # above, requests that came once or twice between two updates are forgotten
+MOST_SHAPES = 1024  # more different requests at an update: those that came once or twice since the last are forgotten
 FORGET_FROM = 8192  # pods between two updates; afterwards, earlier pods count half
 
 
@@ -52,6 +53,7 @@ class Outlook:
         self._ledger = ledger
         self._times: Counter[int] = Counter()  # shape -> pods
         self._basis: Mapping[int, int] = {}  # the same at the last update
+        self._examples: dict[int, Pod] = {}  # shape -> a pod of this shape, for `expected`
         self.told = False
         self.learning = False
         self._begun = False  # a pod with a joint policy arrived
@@ -86,8 +88,11 @@ class Outlook:
             self._begun = True
             self._times.update(self._there())
             self.until_next = -self._times.total()
+            self._examples.update(self._pods_there())
         for pod, times in came:
-            self._times[self._shape(pod)] += times
+            shape = self._shape(pod)
+            self._times[shape] += times
+            self._examples.setdefault(shape, pod)
             self.until_next -= times
         if self.until_next <= 0:
             self._look_back()
@@ -110,12 +115,36 @@ class Outlook:
         return {*self._times, *self._basis}
 
     def _look_back(self) -> None:
-        seen = self._times.total()
+        seen, crowded = self._times.total(), len(self._times) > MOST_SHAPES
         self._basis = dict(self._times)
-        if seen >= 2 * FORGET_FROM:
-            rare = 2 if len(self._times) > MOST_SHAPES else 0  # so many or fewer: forgotten
+        if crowded or seen >= 2 * FORGET_FROM:
+            rare = 2 if crowded else 0  # so many or fewer: forgotten
             self._times = Counter({shape: -(-n // 2) for shape, n in self._times.items() if n > rare})
-        self.until_next = max(1, min(seen, FORGET_FROM))
+        self.until_next = max(1, min(seen, MOST_SHAPES if crowded else FORGET_FROM))
+        self._examples = {shape: self._examples[shape] for shape in self.shapes if shape in self._examples}
+
+    def expected(self) -> Expected | None:
+        """What was learned, with a pod for each shape; None = no pod with a joint policy has come."""
+        if not self._begun:
+            return None
+        times, basis = (
+            tuple((self._examples[shape], n) for shape, n in counted.items() if shape in self._examples)
+            for counted in (self._times, self._basis)
+        )
+        return Expected(times, basis, self.until_next)
+
+    def restore(self, expected: Expected) -> None:
+        """Take in what another engine has learned."""
+        for pod, _ in (*expected.times, *expected.basis):
+            self._examples.setdefault(self._shape(pod), pod)
+        self._times = Counter()
+        basis: Counter[int] = Counter()
+        for pod, n in expected.times:
+            self._times[self._shape(pod)] += n
+        for pod, n in expected.basis:
+            basis[self._shape(pod)] += n
+        self._basis, self.until_next = dict(basis), expected.until_next
+        self._begun = self.learning = True
 
     def _there(self) -> dict[int, int]:
         """The pods that hold something now, counted by shape."""
@@ -123,6 +152,11 @@ class Outlook:
         holding = np.isin(pod[:, POD_STATE], (RESERVED, ALLOCATED))
         shapes, times = np.unique(pod[holding, POD_SHAPE], return_counts=True)
         return dict(zip(shapes.tolist(), times.tolist(), strict=True))
+
+    def _pods_there(self) -> dict[int, Pod]:
+        """A pod of each shape that holds something now."""
+        pods, shapes = self._ledger.pods, self._ledger.book.pod
+        return {shapes.item(slot, POD_SHAPE): pods.pod(uid) for uid, slot in pods.slot_of.items()}
 
     def _remember(self) -> Callable[[], None]:
         """Restore the counts if a transaction is undone."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any
 
+from dovetail.engine.gangs.planner import GangPlacer
 from dovetail.engine.kernel.build import Kernel, Lens, Pair, builder
 from dovetail.engine.kernel.state import Batch
 from dovetail.engine.ledger.decisions import joined
@@ -18,7 +19,10 @@ from dovetail.engine.ledger.requests import Requests, Signature
 from dovetail.engine.ledger.stream import Pods, Stream, pods_of
 from dovetail.engine.nominated import Nominated, RelatedAndNominated
 from dovetail.engine.outlook import Outlook
+from dovetail.engine.rights.members import Members
+from dovetail.engine.rights.queues import QueueRefusal, Queues
 from dovetail.engine.rights.quota import Quotas
+from dovetail.engine.single_node import SingleNode
 from dovetail.engine.sweep import SWEEP_EVERY, is_crowded, sweep
 from dovetail.model.decision import Decision
 from dovetail.model.pod import Group, Pod, Profile, Quota
@@ -61,11 +65,15 @@ class Placer:
         self.ledger = Ledger(self._builder.book_keeping(), self.intern)
         self.ledger.count_by_cards(device_resources)
         self.quotas = Quotas(quotas, self.ledger)
+        self.queues = Queues(self.ledger)
         self.requests = Requests(self.ledger, self.quotas, arguments or {})
         self.ledger.learners.append(lambda _: self.requests.forget())
         self.outlook = Outlook(self.ledger)
         self.nominated = Nominated(self.ledger)
         self.related = RelatedAndNominated(self.ledger, self.requests, self.kernel, self.nominated)
+        self.single = SingleNode(self)
+        self.members = Members(self.ledger)
+        self.gangs = GangPlacer(self, self.members)
         self._work = 0  # rows × pods so far
         self._calls = 0
 
@@ -154,7 +162,7 @@ class Placer:
         builder = self._builder
         if builder is self._interpreter and (profile.node, profile.device) in self._compiled:
             builder = self._compiler
-        kernel = builder.kernel(profile)
+        kernel = builder.kernels.get((profile.node, profile.device)) or builder.kernel(profile)
         if kernel.node_policy.offer is not None:
             self.outlook.prepare(kernel.node_policy.reads_values)
         return kernel
@@ -168,13 +176,16 @@ class Placer:
     def needs_care(self, group: Group) -> bool:
         """Whether a plain kernel call cannot place the group: special pods, or fewer members than its minimum."""
         pods = group.pods
-        if group.members < group.minimum:
+        if group.members < group.minimum or not group.is_plain:
             return True
-        return self._is_special(pods[0]) if len(pods) == 1 else any(self._is_special(pod) for pod in pods)
+        return self.is_special(pods[0]) if len(pods) == 1 else any(self.is_special(pod) for pod in pods)
 
-    def _is_special(self, pod: Pod) -> bool:
-        """Whether the pod is refused, under a quota, or affected by rules about other pods."""
-        return pod.refusal is not None or self.quotas.apply_to(pod) or self.related.concerns(pod)
+    def is_special(self, pod: Pod) -> bool:
+        """Whether the pod is refused, under a quota, in a queue, or affected by rules about other pods."""
+        if pod.is_plain and not self.ledger.in_force:
+            return False
+        limited = self.quotas.apply_to(pod) or (self.queues.active and self.queues.apply_to(pod))
+        return pod.refusal is not None or limited or self.related.concerns(pod)
 
     def _place_run(self, run: GroupRun) -> Sequence[Decision]:
         if len(run.pods) == 1:
@@ -212,21 +223,26 @@ class Placer:
 
     def _takes_lone(self, lone: bool) -> bool:
         """Whether the smaller kernel, which keeps no journal, can place the pods."""
-        return lone and not self.ledger.in_transaction
+        return lone and not self.ledger.in_transaction and not self.ledger.places.aligned
 
     def _plain_signatures(self, stream: Stream) -> list[Signature] | None:
         """The templates' requests if one kernel call can place the stream, else None."""
-        if any(self._is_special(pod) for pod in stream.templates):
+        if any(self.is_special(pod) for pod in stream.templates):
             return None
         signatures = [self.requests.signature(pod) for pod in stream.templates]
         return signatures if len({id(signature.profile) for signature in signatures}) == 1 else None
 
-    def _place_with_care(self, group: Group) -> list[Decision]:
-        """Place pods one by one in a transaction; check each pod's refusal and quotas first."""
+    def _place_with_care(self, group: Group) -> Sequence[Decision]:
+        """Place pods one by one in a transaction; check each pod's refusal and quotas first.
+
+        Gangs with roles or topology rules have their own way (engine/gangs).
+        """
+        if not group.is_plain:
+            return self.gangs.place(group)
         if group.members < group.minimum:
             return [self.refused(pod, Reason.GROUP_INCOMPLETE) for pod in group.pods]
         with self.ledger.transaction() as transaction:
-            decisions = [self._place_alone(pod) for pod in group.pods]
+            decisions = self._place_each(group)
             if sum(decision.placed for decision in decisions) >= group.needed:
                 transaction.commit()
                 return decisions
@@ -234,11 +250,52 @@ class Placer:
             self.refused(p, d.reason or Reason.GROUP_NOT_PLACED) for p, d in zip(group.pods, decisions, strict=True)
         ]
 
-    def _place_alone(self, pod: Pod) -> Decision:
+    def _place_each(self, group: Group) -> list[Decision]:
+        """Place one member after the other, until too few are left: of a large gang, the rest would be wasted time."""
+        decisions: list[Decision] = []
+        spare = len(group.pods) - max(group.needed, 0)  # members that may fail
+        for pod in group.pods:
+            if spare < 0:
+                decisions.append(self._not_tried(pod, decisions[-1].reason))
+                continue
+            decisions.append(self.place_alone(pod))
+            spare -= not decisions[-1].placed
+        return decisions
+
+    def _not_tried(self, pod: Pod, before: Reason) -> Decision:
+        """The decision for a member that was not tried, as the members before it failed."""
+        if pod.refusal is not None:
+            return self.refused(pod, pod.refusal.reason)
+        return self.refused(pod, before if before is Reason.NO_NODES else Reason.GROUP_NOT_PLACED)
+
+    def place_alone(self, pod: Pod) -> Decision:
+        """Place one pod after checking its refusal, quotas and queue."""
         if pod.refusal is not None:
             return self.refused(pod, pod.refusal.reason)
         if self.quotas.refusal(pod) is not None:
             return self.refused(pod, Reason.QUOTA)
+        if not (self.queues.active and self.queues.apply_to(pod)):
+            return self._place_admitted(pod)
+        if (refusal := self._queue_refusal(pod)) is not None:
+            return self.refused(pod, refusal.reason)
+        decision = self._place_admitted(self.queues.within(pod))
+        if decision.placed:
+            self.ledger.pods.put(self.ledger.pods.slot_of[pod.uid], pod)  # as the pod is known outside
+        return decision
+
+    def _queue_refusal(self, pod: Pod) -> QueueRefusal | None:
+        """Why the pod's queue does not admit it: now, or once promised places are taken.
+
+        Otherwise the pod would use up what other pods have just ended for, and further pods would be stopped.
+        """
+        refusal = self.queues.refusal(pod)
+        if refusal is not None or not self.nominated.promised:
+            return refusal
+        promised = [one for held in self.nominated.before(pod).values() for one in held]
+        with self.nominated.booked(promised):
+            return self.queues.refusal(pod)
+
+    def _place_admitted(self, pod: Pod) -> Decision:
         if not self.related.concerns(pod):
             return self._run_kernel(GroupRun([pod], [self.requests.signature(pod)], [(1, 1)]))[0]
         refused = self.related.refusal(pod)
@@ -247,7 +304,19 @@ class Placer:
         return self._place_related(pod)
 
     def _place_related(self, pod: Pod) -> Decision:
-        signature, batch = self.requests.signature(pod), self.related.batch(pod)
+        batch = self.related.batch(pod)
+        if not self.nominated.promised or not pod.wants_devices:
+            return self.place_batch(pod, batch)
+        with self.ledger.transaction() as transaction:
+            decision = self.place_batch(pod, batch)
+            if not decision.placed or not self.nominated.on_row(pod, self.ledger.row_of[str(decision.node)]):
+                transaction.commit()
+                return decision
+        return self.single.place_beside_nominated(pod, self.ledger.row_of[str(decision.node)])
+
+    def place_batch(self, pod: Pod, batch: Batch) -> Decision:
+        """Place one pod with the rules of this batch."""
+        signature = self.requests.signature(pod)
         self.ledger.make_room(1, signature.entries, 1)
         self._place(signature.profile, False, batch)
         return self.ledger.adopt_one(pod, batch, signature.entries)

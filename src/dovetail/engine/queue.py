@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
+from heapq import nsmallest
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from dovetail.model.decision import Decision
 from dovetail.model.pod import Group
@@ -22,11 +24,24 @@ class Place(NamedTuple):
     group: Group
 
 
+class QueueDemand(Protocol):
+    """Counts what waiting groups ask for; engine/rights/queues.py implements it."""
+
+    active: bool
+
+    def asks(self, group: Group) -> None: ...
+
+    def withdraws(self, group: Group) -> None: ...
+
+
 class WaitingRoom:
     """The waiting groups. `order` gives a group's place in the queue: a total order, constant until `sort_again`."""
 
-    def __init__(self, order: Callable[[Group], tuple[Any, ...]] = attrgetter("order")) -> None:
+    def __init__(
+        self, order: Callable[[Group], tuple[Any, ...]] = attrgetter("order"), demand: QueueDemand | None = None
+    ) -> None:
         self.order_of = order
+        self._demand = demand
         self._places: dict[str, tuple[Hashable, Place]] = {}  # name -> (key, place in that line)
         self._lines: dict[Hashable, list[Place]] = {}  # request of a lone pod -> the groups that wait for it, in order
         self._name_of: dict[str, str] = {}  # pod uid -> group name
@@ -51,6 +66,8 @@ class WaitingRoom:
         insort(self._lines[key], place)
         for pod in group.pods:
             self._name_of[pod.uid] = group.name
+        if self._demand is not None and self._demand.active:
+            self._demand.asks(group)
 
     def remove(self, name: str) -> None:
         if name not in self._places:
@@ -63,6 +80,8 @@ class WaitingRoom:
             self.version += 1
         for pod in place.group.pods:
             self._name_of.pop(pod.uid, None)
+        if self._demand is not None and self._demand.active:
+            self._demand.withdraws(place.group)
 
     def sort_again(self) -> None:
         """Sort all lines again: the orders of groups may have changed while they waited."""
@@ -74,6 +93,11 @@ class WaitingRoom:
             self._lines[key].append(place)
         for line in self._lines.values():
             line.sort()
+
+    def first_ones(self, count: int) -> list[Group]:
+        """Of each line the first group that room could help; of these the first ones in the order of the queue."""
+        fronts = [place for line in self._lines.values() for place in _helped(line)]
+        return [place.group for place in nsmallest(count, fronts)]
 
     def key_of(self, name: str) -> Hashable:
         """The key of the line in which the group waits; ALWAYS if the group does not wait."""
@@ -105,7 +129,8 @@ class WaitingRoom:
         self.remove(name)
         if not rest:
             return None
-        smaller = replace(group, pods=rest, running=group.running + runs)
+        roles = [pod.role for pod in group.pods if pod.uid == uid] if runs else []
+        smaller = replace(group, pods=rest).with_running(roles)
         self.add(smaller, key)
         return smaller
 
@@ -139,6 +164,11 @@ class WaitingRoom:
         return self._lines[key][0].group
 
 
+def _helped(line: Sequence[Place]) -> list[Place]:
+    """The first group of the line that room could help, or nothing."""
+    return next(([place] for place in line if can_be_placed(place.group)), [])
+
+
 def _place_order(place: Place) -> tuple[Any, ...]:
     return place.order
 
@@ -150,8 +180,10 @@ def left_over(group: Group, decisions: Sequence[Decision]) -> Group | None:
     late = tuple([pod for pod, d in zip(group.pods, decisions, strict=True) if d.node is None])
     if not late:
         return None
-    placed = len(group.pods) - len(late)
-    return group if not placed else replace(group, pods=late, running=group.running + placed)
+    if len(late) == len(group.pods):
+        return group
+    roles = [pod.role for pod, d in zip(group.pods, decisions, strict=True) if d.node is not None]
+    return replace(group, pods=late).with_running(roles)
 
 
 def can_be_placed(group: Group) -> bool:
@@ -159,5 +191,7 @@ def can_be_placed(group: Group) -> bool:
 
     False if too many of its pods are missing, or are refused on every node.
     """
-    sound = sum(pod.refusal is None for pod in group.pods)
-    return sound > 0 and sound + group.running >= group.minimum
+    sound = Counter(pod.role for pod in group.pods if pod.refusal is None)
+    if any(sound[role.name] + role.running < role.minimum for role in group.roles):
+        return False
+    return sound.total() > 0 and sound.total() + group.running >= group.minimum

@@ -10,6 +10,7 @@ import numpy as np
 
 from dovetail.engine.kernel.fit import ask_refusal, card_refusal, node_shortage
 from dovetail.engine.kernel.state import UNLIMITED
+from dovetail.engine.ledger.intern import takes_idle_cards
 from dovetail.engine.placer import Placer
 from dovetail.model.decision import Decision, Share
 from dovetail.model.pod import ContainerKind, Pod
@@ -80,7 +81,8 @@ def refusal(placer: Placer, pod: Pod, row: int, shares: Sequence[Share], runs: b
         if code:
             return Reason(code)
     shape = placer.requests.signature(pod).shape
-    idle_only = not runs and any(DEVICE_POLICIES[name].idle_only for name in pod.profile.device)
+    by_policy = any(DEVICE_POLICIES[name].idle_only for name in pod.profile.device)
+    idle_only = not runs and (by_policy or takes_idle_cards(pod))
     state = ledger.state()
     return Reason(
         node_shortage(state.rows, state.wants, row, shape) or _card_refusal(placer, row, shape, shares, idle_only)

@@ -42,6 +42,11 @@ class Retries:
     def __bool__(self) -> bool:
         return bool(self._rows or self._left or self._lists or self._line or self._again or self._made)
 
+    def begin_again(self) -> None:
+        """Forget what is to be tried: the caller notes all requests that wait. Effects made are still returned."""
+        self._rows, self._left, self._line, self._listed, self._fitting = {}, [], [], {}, {}
+        self._again, self._seen, self._lists, self._number = False, (), 0, 0
+
     def note_rows(self, rows: Iterable[int]) -> None:
         self._rows.update(dict.fromkeys(rows))
 

@@ -14,13 +14,17 @@ from dovetail.engine.observe import Observed, assume
 from dovetail.engine.placer import COMPILE_FROM, Placer
 from dovetail.engine.queue import ALWAYS, WaitingRoom, left_over
 from dovetail.engine.retries import Retries, too_many
-from dovetail.engine.rights.members import Members
+from dovetail.engine.rights.occupants import Times
 from dovetail.engine.wake import News, Wake
-from dovetail.model.decision import Decision, Share
+from dovetail.model.decision import Decision
 from dovetail.model.events import (
     Bind,
+    BudgetChanged,
     Effect,
     Event,
+    Evict,
+    EvictionRefused,
+    GangChanged,
     GroupArrived,
     NamespaceChanged,
     NodeChanged,
@@ -30,10 +34,12 @@ from dovetail.model.events import (
     PodNominated,
     PodObserved,
     PodsGone,
+    QueueChanged,
     QuotaChanged,
     RoundBegins,
     SelectorChanged,
     SignalsMeasured,
+    TopologyChanged,
     VolumesChanged,
     Wait,
     Warn,
@@ -61,9 +67,11 @@ class Scheduler:
         self.ledger, self.intern, self.quotas = placer.ledger, placer.intern, placer.quotas
         self.requests, self.related, self.nominated = placer.requests, placer.related, placer.nominated
         self.outlook, self.kernel, self.lens = placer.outlook, placer.kernel, placer.lens
-        self.claims = Claims(rights, self)
-        self.waiting = WaitingRoom(self.claims.order_of)
-        self.members = Members(self.ledger)
+        self.members, self.gangs = placer.members, placer.gangs
+        self.claims = Claims(rights, self, self.members)
+        self.waiting = placer.queues.waiting = WaitingRoom(self.claims.order_of, placer.queues)
+        self.claims.service.share_of = placer.queues.dominant_share
+        placer.queues.ending = self.claims.service.stopping
         self.wake = Wake(self.waiting, self.ledger, self.requests, self.kernel)
         self.faults = Faults(self.ledger, self.waiting)
         self._observed = Observed(placer, self.faults)
@@ -81,10 +89,33 @@ class Scheduler:
         self.placer.maybe_sweep()
         if not self.claims.plain:
             self._note_time(event.at)
+        if self.placer.queues.half_life and self.placer.queues.active:
+            self.placer.queues.note_time(event.at)
         effects = self._happened(event)
         # A pod's arrival or departure can make other waiting pods feasible.
         while self._news.pods and not self.retries.deferred:
             effects = (*effects, *self._spread_news(event.at, self._news.take()))
+        if not self.claims.plain and len(self.waiting):
+            effects = (*effects, *self._keep_places(event.at))
+            if not self.retries.deferred:
+                effects = (*effects, *self._reclaim(event.at))
+        return effects
+
+    def _reclaim(self, at: float) -> list[Effect]:
+        """Search again for groups whose queue is owed more than before, until no more pods are stopped."""
+        effects: list[Effect] = []
+        while names := self.claims.owed(at):
+            found = self.offer(at, [self.waiting.key_of(name) for name in names])
+            effects += found
+            if not any(isinstance(effect, Evict) for effect in found):
+                break
+        return effects
+
+    def _keep_places(self, at: float) -> list[Effect]:
+        effects = self.claims.keep_places(at, self.waiting)
+        group = self.waiting.find(self.claims.kept_for) if effects else None
+        if group is not None:
+            self._wait(group)  # its line may be another one now
         return effects
 
     def _note_time(self, at: float) -> None:
@@ -128,6 +159,8 @@ class Scheduler:
                 return self.offer(at, self.wake.related(lambda pod: self.related.volumes.helped(pod, helps)))
             case RoundBegins(at):
                 return self._begin_round(at)
+            case BudgetChanged() | QueueChanged() | GangChanged() | EvictionRefused() | TopologyChanged():
+                return self.claims.happened(event)
 
     def _node_is(self, at: float, node: Node) -> tuple[Effect, ...]:
         written, row = self.ledger.places.written, self.ledger.row_of.get(node.name)
@@ -160,6 +193,15 @@ class Scheduler:
         if self._news.pods:
             self._spread_news(at, self._news.take())
         return self.retries.run(at, pods)
+
+    def search_again(self, at: float) -> tuple[Effect, ...]:
+        """Try groups for which no eviction was searched, as an equal search had just failed; a driver's timer.
+
+        And groups whose queue is owed more than at the last search.
+        """
+        postponed = [name for name in self.claims.helpless.take_postponed() if name in self.waiting]
+        names = [*postponed, *self.claims.owed(at)]
+        return self.offer(at, list(dict.fromkeys(self.waiting.key_of(name) for name in names)))
 
     def _wakes(self, waiting: Pod, changed: Sequence[Pod]) -> bool:
         """Whether the pod should be tried again. If the check fails, try it: it is taken out if the try fails too."""
@@ -196,7 +238,7 @@ class Scheduler:
 
     def _release(self, uids: Sequence[str], rows: Sequence[int]) -> None:
         """Release pods that are gone from these rows. Guessed pods on the rows may fit now."""
-        counted = uids if self.claims.service.attends else ()
+        counted = () if self.claims.plain else uids
         ended = [self.ledger.pods.pod(uid) for uid in counted if uid in self.ledger.pods]
         self.ledger.release_all(uids)
         self.claims.gone(ended)
@@ -227,15 +269,16 @@ class Scheduler:
         It no longer waits, and what it held before and does not hold now may help other pods.
         """
         uid = running.pod.uid
-        if self._is_as_known(running):
+        if self._observed.is_as_known(running):
             if self.ledger.pods.pod(uid).labels != running.pod.labels:
                 self.ledger.relabel(running.pod)
             self._observed.note(running)
-            return self._bound(at, uid)
+            return self._bound(at, uid, Times(running.placed, running.started))
         rest = self.waiting.drop_pod(uid, runs=1)
         row, before = self._row_of(uid), self._held(uid)
         self.nominated.forget(uid)
         warnings = tuple(Warn(running.pod.key, text) for text in self._observed.book(running))
+        self.claims.placed(uid, Times(running.placed, running.started))
         if row != NONE:
             self._observed.settle(row)
         if rest is not None:
@@ -248,42 +291,17 @@ class Scheduler:
         resources = self.ledger.pods.pod(uid).resources if uid in self.ledger.pods else {}
         return (self.ledger.held_shares(uid), resources)
 
-    def _bound(self, at: float, uid: str) -> tuple[Effect, ...]:
+    def _bound(self, at: float, uid: str, times: Times | None = None) -> tuple[Effect, ...]:
         """Confirm the reservation, and drop the nomination.
 
         The nominated node may help other pods if it is not the pod's node.
         """
         kept = self.nominated.row_of(uid)
         self.ledger.confirm(uid)
+        if not self.claims.plain:
+            self.claims.placed(uid, Times(at, at) if times is None else times)
         self.nominated.forget(uid)
         return self.retry(at, (kept,)) if kept not in (NONE, self.ledger.row_holding(uid)) else ()
-
-    def _is_as_known(self, running: RunningPod) -> bool:
-        """Whether the pod is booked as it runs: the Binding of our own placement, or a repeated event.
-
-        Labels may differ: binding copies the labels of the node's zone to the pod.
-        """
-        ledger, pod = self.ledger, running.pod
-        if pod.uid not in ledger.pods:
-            return False
-        known = ledger.pods[pod.uid]
-        return (
-            (not known.assumed or running.shares is None)
-            and ledger.node_of(pod.uid) == running.node
-            and self._holds(pod.uid, running.shares)
-            and known.pod.is_but_for_labels(pod)
-        )
-
-    def _holds(self, uid: str, shares: tuple[Share, ...] | None) -> bool:
-        """Whether the pod holds these cards.
-
-        `shares` None (cards are not recorded): whether the node still has its cards.
-        """
-        held = self.ledger.held_shares(uid)
-        if shares is not None:
-            return held == shares
-        there = {device.uuid for device in self.ledger.nodes[self.ledger.row_holding(uid)].devices}
-        return all(share.uuid in there for share in held)
 
     def retry(self, at: float, rows: Sequence[int], related: bool = False) -> tuple[Effect, ...]:
         """Try waiting groups on what these rows have now. A group that still waits has no effect."""
@@ -301,10 +319,12 @@ class Scheduler:
         """
         if pod.refusal is not None:
             return pod.refusal.reason
-        if group.members < group.minimum:
+        if self.gangs.is_incomplete(group):
             return Reason.GROUP_INCOMPLETE
         if self.quotas.refusal(pod) is not None:
             return Reason.QUOTA
+        if self.placer.queues.active and (refused := self.placer.queues.refusal(pod)) is not None:
+            return refused.reason
         return self.related.refusal(pod) or Reason.NO_NODES
 
     def withdraw(self, group: Group) -> None:
@@ -369,7 +389,8 @@ class Scheduler:
             if not self.faults.group(group, error):
                 raise
             return []
-        return [effect for effect in effects if not isinstance(effect, Wait)]
+        preempts = any(isinstance(effect, Evict) for effect in effects)
+        return [effect for effect in effects if not isinstance(effect, Wait) or (preempts and effect.nominated)]
 
     def _arrive(self, at: float, group: Group) -> list[Effect]:
         again = group.name in self.waiting
@@ -402,12 +423,15 @@ class Scheduler:
     def _settle(self, group: Group, decisions: Sequence[Decision]) -> list[Effect]:
         """Turn decisions into effects. Pods without a place wait, and other pods may have to yield to them."""
         rest = left_over(group, decisions)
-        effects = list(map(self._effect, group.pods, decisions))
         if rest is None:
             self.waiting.remove(group.name)
-            return effects
-        if not self.claims.plain:
-            effects += self.claims.make_room(rest)
+            if not self.claims.plain:
+                self.claims.withdrawn(group.name)
+                self.claims.service.succeed(group.name)
+            return list(map(self._effect, group.pods, decisions))
+        evictions = [] if self.claims.plain else self.claims.make_room(rest)
+        effects = [*map(self._effect, group.pods, decisions), *evictions]
+        self.claims.service.fail(group.name)
         self._wait(rest)
         return effects
 
@@ -420,7 +444,7 @@ class Scheduler:
 
     def _effect(self, pod: Pod, decision: Decision) -> Effect:
         if decision.node is None:
-            return Wait(pod, decision)
+            return Wait(pod, decision, self.claims.nominated_to(pod))
         return Bind(pod, decision, self.related.volumes.take(pod, decision.node) if pod.relations.claims else ())
 
     def _wait(self, group: Group) -> None:

@@ -35,6 +35,7 @@ from dovetail.engine.kernel.state import (
     Int,
     Scratch,
     State,
+    Vectors,
 )
 from dovetail.policies.cards import part_left
 from dovetail.policies.rows import (
@@ -42,6 +43,7 @@ from dovetail.policies.rows import (
     CARDS,
     COMPUTE,
     CORDONED,
+    EXPECTED_CPU,
     FLAGS,
     FREE_COMPUTE,
     FREE_MEMORY,
@@ -75,10 +77,9 @@ def touch(state: State, i: int) -> None:
     make_newest(state.vectors.stamp, state.vectors.older, state.vectors.newer, state.heads, i)
 
 
-def touch_measured(state: State, i: int) -> None:
+def touch_measured(vectors: Vectors, heads: Ints, i: int) -> None:
     """Mark the measured load of row i as changed: scores of policies that read it are stale."""
-    vectors = state.vectors
-    make_newest(vectors.measured, vectors.measured_older, vectors.measured_newer, state.heads, i)
+    make_newest(vectors.measured, vectors.measured_older, vectors.measured_newer, heads, i)
 
 
 def make_newest(stamp: Ints, older: Ints, newer: Ints, heads: Ints, i: int) -> None:
@@ -230,6 +231,7 @@ def charge(state: State, slot: int, sign: int) -> None:
         rows.used[i, r] += sign * state.wants.need[s, r]
     rows.scored[i, 0] += sign * state.wants.scored[s, 0]
     rows.scored[i, 1] += sign * state.wants.scored[s, 1]
+    rows.scored[i, EXPECTED_CPU] += sign * state.wants.scored[s, EXPECTED_CPU]
     if owner != NONE and book.peer_row[owner] != NONE:
         rows.peers[book.peer_row[owner], i] += sign
     at = book.pod[slot, POD_ENTRY]

@@ -24,6 +24,7 @@ from dovetail.engine.kernel import book as kernel_book
 from dovetail.engine.kernel import choose as kernel_choose
 from dovetail.engine.kernel import joint as kernel_joint
 from dovetail.engine.kernel import lone as kernel_lone
+from dovetail.engine.kernel import normalise as kernel_normalise
 from dovetail.engine.kernel import place as kernel_place
 from dovetail.engine.kernel import signals as kernel_signals
 from dovetail.engine.kernel.state import (
@@ -65,6 +66,11 @@ JOINT_HOOKS: Hooks = {
 SIGNAL_HOOKS: Hooks = {
     "score_measured": kernel_signals.score_again_measured,
     "look_at_measured": kernel_signals.look_again_at_measured,
+}
+
+NORMALISE_HOOKS: Hooks = {
+    "best_row": kernel_normalise.best_normalised,
+    "survey_scores": kernel_normalise.normalise_survey,
 }
 
 LONE_HOOKS: Hooks = {"remember": kernel_lone.remember_nothing, "roll_back": kernel_lone.roll_nothing_back}
@@ -119,17 +125,17 @@ class Builder:
         self._cache = cache
         self._made: dict[tuple[Any, ...], Callable[..., Any]] = {}  # (function, hooks it reaches) -> copy
         self._before: dict[tuple[Any, ...], Callable[..., Any]] = {}  # the same, of the kernels that were dropped last
-        self._kernels: dict[Pair, Kernel] = {}
+        self.kernels: dict[Pair, Kernel] = {}  # made so far
         self._lenses: dict[Pair, Lens] = {}
         self.trouble = ""  # why nothing more is compiled in this process; "" = no problem so far
 
     def kernel(self, profile: Profile) -> Kernel:
         key = (profile.node, profile.device)
-        if key not in self._kernels:
-            self._make_room(len(self._kernels))
+        if key not in self.kernels:
+            self._make_room(len(self.kernels))
             plain = builder(False).kernel if self.compiled else self._kernel
-            self._kernels[key] = self._attempt(lambda: self._kernel(profile), lambda: plain(profile))
-        return self._kernels[key]
+            self.kernels[key] = self._attempt(lambda: self._kernel(profile), lambda: plain(profile))
+        return self.kernels[key]
 
     def _kernel(self, profile: Profile) -> Kernel:
         hooks, style = profile_hooks(profile)
@@ -165,12 +171,21 @@ class Builder:
         """
         from dovetail.engine.kernel import native
 
-        key = (profile.node, profile.device)
-        kernel = self._kernels[key] = self._kernel(profile)
+        self._prepare(profile, native.warm_entry)
+
+    def load(self, profile: Profile) -> None:
+        """Like `warm`, but compile nothing: raises native.NotOnDisk. LLVM keeps 100 MiB once it has compiled a pair."""
+        from dovetail.engine.kernel import native
+
+        self._prepare(profile, native.load_entry)
+
+    def _prepare(self, profile: Profile, prepare: Callable[[Any], None]) -> None:
+        kernel = self._kernel(profile)
         doors = (kernel.place_groups, kernel.place_lone, kernel.which_fit, kernel.survey, *self._compiled_books())
         for door in doors:
             assert isinstance(door, partial)
-            native.warm_entry(door.args[0])
+            prepare(door.args[0])
+        self.kernels[profile.node, profile.device] = kernel
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call one of our functions with scalars and arrays."""
@@ -198,7 +213,7 @@ class Builder:
     def _make_room(self, kept: int) -> None:
         """Drop old interpreted kernels. A copy that is used again is taken from `_before`."""
         if kept >= MAX_INTERPRETED and not self.compiled:
-            self._kernels, self._lenses, self._made, self._before = {}, {}, {}, self._made
+            self.kernels, self._lenses, self._made, self._before = {}, {}, {}, self._made
 
     def _points(self, profile: Profile, hooks: Hooks, style: Ints) -> Callable[[State, int, int, Ints], float]:
         score = NODE_POLICIES[profile.node].score
@@ -296,6 +311,8 @@ def profile_hooks(profile: Profile) -> tuple[dict[str, Callable[..., Any]], Ints
     style[STYLE_SIGN] = -1 if node.lowest_wins else 1
     if node.reads_signals:
         hooks |= SIGNAL_HOOKS
+    if node.normalise is not None and not node.keeps_order:
+        hooks |= dict(NORMALISE_HOOKS) | {"normalise": node.normalise}
     return hooks | {"node_score": node.score}, style
 
 

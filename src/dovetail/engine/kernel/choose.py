@@ -5,11 +5,9 @@ engine/kernel/build.py replaces `key_first` … `key_fourth` and `choose_set` fo
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from dovetail.engine.kernel.fit import ask_refusal, card_fits, card_refusal, node_shortage
+from dovetail.engine.kernel.fit import ask_refusal, card_fits, card_refusal, node_shortage, only_idle
 from dovetail.engine.kernel.state import (
     KEYS,
     NONE,
@@ -18,20 +16,16 @@ from dovetail.engine.kernel.state import (
     STYLE_NUMA_SIGN,
     STYLE_SET,
     UNLIMITED,
-    Floats,
     Int,
     Scratch,
 )
 from dovetail.model.reason import Reason
 from dovetail.policies.cards import link_between, memory_on
 from dovetail.policies.rows import (
-    ACCEPTED_BITS,
     ASK_COMPUTE,
     ASK_CONTAINER,
     ASK_COUNT,
     ASK_KIND,
-    ASK_MEMORY,
-    ASK_PERCENT,
     ASK_RULE,
     ASK_VENDOR,
     CARD_MEMORY,
@@ -40,20 +34,19 @@ from dovetail.policies.rows import (
     COMPUTE,
     FIRST_ASK,
     INDEX,
-    KINDS_THERE,
     LAST_ASK,
-    MOST_COMPUTE_FREE,
-    MOST_MEMORY_FREE,
-    NO_CARDS,
-    NO_PERCENT,
+    NODE_FLAGS,
     NOT_MEASURED,
     NUMA,
     NUMA_BIND,
+    ONE_NUMA_PER_POD,
+    SINGLE_NUMA,
     SLOTS,
     WEIGHT_COMPUTE,
     WEIGHT_MEMORY,
     WEIGHT_SLOTS,
     Card,
+    Floats,
     Ints,
     Rows,
     Wants,
@@ -61,7 +54,6 @@ from dovetail.policies.rows import (
 
 _INIT = 0  # ContainerKind.INIT
 _TOO_FEW_FIT = int(Reason.CARDS_TOO_FEW_FIT)
-_MEMORY, _COMPUTE, _TYPE = int(Reason.CARD_MEMORY), int(Reason.CARD_COMPUTE), int(Reason.CARD_TYPE)
 
 
 def no_key(card: Card) -> float:
@@ -123,15 +115,20 @@ def sooner(keys: Floats, x: int, y: int) -> bool:
     return False
 
 
+def is_bound(rows: Rows, wants: Wants, i: int, a: int) -> bool:
+    """Whether the cards of ask `a` must be on one NUMA node: because the pod says so, or kubelet of the node."""
+    return bool(wants.rule[wants.ask[a, ASK_RULE], NUMA_BIND] or rows.fact[i, NODE_FLAGS] & SINGLE_NUMA)
+
+
 def order_cards(
     rows: Rows, wants: Wants, i: int, s: int, a: int, held: Ints, style: Ints, draw: int, work: Scratch
 ) -> int:
     """Write the vendor's cards into work.order, first choice first; returns how many."""
-    bound = wants.rule[wants.ask[a, ASK_RULE], NUMA_BIND]
+    bound, zone = is_bound(rows, wants, i, a), work.zone[0]
     alone = style[STYLE_ALONE]
     count = 0
     for d in range(rows.fact[i, CARDS]):
-        if rows.card[i, d, CARD_VENDOR] != wants.ask[a, ASK_VENDOR]:
+        if rows.card[i, d, CARD_VENDOR] != wants.ask[a, ASK_VENDOR] or (zone != NONE and rows.card[i, d, NUMA] != zone):
             continue
         card = see_card(rows, wants, i, d, s, a, held, draw)
         work.keys[d, 0] = style[STYLE_NUMA_SIGN] * card.numa if bound else 0.0
@@ -176,14 +173,11 @@ def collect(
     memory_left, compute_left = left[vendor, 0], left[vendor, 1]
     if wants_set:  # any subset may be chosen, so each card may use only its part of the quota
         memory_left, compute_left = memory_left // count, compute_left // count
-    got = 0
+    got, alone = 0, only_idle(wants, a, style[STYLE_IDLE_ONLY])
     for n in range(start, stop):
         d = work.order[n]
         spare, idle = slack(rows, i, d, held, work, CARD_MEMORY), slack(rows, i, d, held, work, COMPUTE)
-        if (
-            card_refusal(rows, wants, i, d, a, held, style[STYLE_IDLE_ONLY], memory_left + spare, compute_left + idle)
-            == 0
-        ):
+        if card_refusal(rows, wants, i, d, a, held, alone, memory_left + spare, compute_left + idle) == 0:
             work.fitting[got] = d
             got += 1
             if not wants_set:
@@ -219,7 +213,7 @@ def choose(
     With numa-bind, all cards come from one NUMA node.
     """
     count = wants.ask[a, ASK_COUNT]
-    bound = wants.rule[wants.ask[a, ASK_RULE], NUMA_BIND]
+    bound = is_bound(rows, wants, i, a)
     cards = order_cards(rows, wants, i, s, a, held, style, draw, work)
     best = NONE
     start: Int = np.int64(0)  # numba gives a literal its own type, and would compile everything below twice
@@ -280,6 +274,35 @@ def copy_into(target: Ints, source: Ints) -> None:
 def choose_all(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: Ints, draw: int, work: Scratch) -> int:
     """Choose cards for every container, into work.picked; returns how many, or NONE minus the ask that found none.
 
+    Where kubelet wants all cards of a pod on one NUMA node, the lowest on which they fit.
+    """
+    asks = wants.shape[s, LAST_ASK] - wants.shape[s, FIRST_ASK]
+    if asks < 2 or rows.fact[i, NODE_FLAGS] & ONE_NUMA_PER_POD == 0:
+        return choose_each(rows, wants, i, s, style, quota, draw, work)
+    zone, found = next_zone(rows, i, NONE), NONE
+    while zone != NONE:
+        work.zone[0] = zone
+        found = choose_each(rows, wants, i, s, style, quota, draw, work)
+        work.zone[0] = NONE
+        if found >= 0:
+            return found
+        zone = next_zone(rows, i, zone)
+    return found
+
+
+def next_zone(rows: Rows, i: int, after: int) -> int:
+    """The lowest NUMA node of the node's cards above `after`, or NONE."""
+    lowest = NONE
+    for d in range(rows.fact[i, CARDS]):
+        zone = rows.card[i, d, NUMA]
+        if zone > after and (lowest == NONE or zone < lowest):
+            lowest = zone
+    return int(lowest)
+
+
+def choose_each(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: Ints, draw: int, work: Scratch) -> int:
+    """Choose cards for one container after the other.
+
     Init containers run alone, one after another: each starts from the sidecars before it. The other containers add up.
     A quota counts each card at its peak.
     """
@@ -308,9 +331,9 @@ def enough_cards(rows: Rows, wants: Wants, i: int, a: int, style: Ints) -> int:
 
     Chooses no card.
     """
-    count, found = wants.ask[a, ASK_COUNT], 0
+    count, found, alone = wants.ask[a, ASK_COUNT], 0, only_idle(wants, a, style[STYLE_IDLE_ONLY])
     for d in range(rows.fact[i, CARDS]):
-        if not card_fits(rows, wants, i, d, a, style[STYLE_IDLE_ONLY]):
+        if not card_fits(rows, wants, i, d, a, alone):
             continue
         if rows.card[i, d, CARD_VENDOR] == wants.ask[a, ASK_VENDOR]:
             found += 1
@@ -321,43 +344,11 @@ def enough_cards(rows: Rows, wants: Wants, i: int, a: int, style: Ints) -> int:
 
 def last_refusal(rows: Rows, wants: Wants, i: int, a: int, style: Ints) -> int:
     """The reason of the vendor's last card."""
-    held, reason = rows.held[i], 0
+    held, reason, alone = rows.held[i], 0, only_idle(wants, a, style[STYLE_IDLE_ONLY])
     for d in range(rows.fact[i, CARDS]):
         if rows.card[i, d, CARD_VENDOR] == wants.ask[a, ASK_VENDOR]:
-            reason = card_refusal(rows, wants, i, d, a, held, style[STYLE_IDLE_ONLY], UNLIMITED, UNLIMITED)
+            reason = card_refusal(rows, wants, i, d, a, held, alone, UNLIMITED, UNLIMITED)
     return int(reason)
-
-
-class Sieve(NamedTuple):
-    """The numbers for the first check of a request against a row: looked up once for many rows."""
-
-    mask: int
-    shape: int
-    ask: int  # the first ask
-    memory: int  # MiB of the first card; negative if the pod asks for no card
-    compute: int
-    kinds: int  # accepted kinds of card, as bits
-
-
-def sieve_of(wants: Wants, mask: int, s: int) -> Sieve:
-    a = wants.shape[s, FIRST_ASK]
-    if a == wants.shape[s, LAST_ASK]:
-        return Sieve(mask, s, a, -1, -1, -1)
-    memory = wants.ask[a, ASK_MEMORY] if wants.ask[a, ASK_PERCENT] == NO_PERCENT else 0
-    return Sieve(mask, s, a, memory, wants.ask[a, ASK_COMPUTE], wants.rule[wants.ask[a, ASK_RULE], ACCEPTED_BITS])
-
-
-def no_card_left(rows: Rows, i: int, sieve: Sieve) -> int:
-    """Compare the request with the largest free amounts of the row: refuses most rows without a look at a card.
-
-    0 = may fit.
-    """
-    gate = rows.gate
-    if sieve.compute > gate[i, MOST_COMPUTE_FREE]:
-        return _COMPUTE
-    if sieve.memory > gate[i, MOST_MEMORY_FREE]:
-        return _MEMORY
-    return _TYPE if gate[i, KINDS_THERE] & sieve.kinds == 0 and gate[i, KINDS_THERE] != NO_CARDS else 0
 
 
 def node_refusal(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: Ints, draw: int, work: Scratch) -> int:
@@ -377,7 +368,7 @@ def node_refusal(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota: I
     if at == first:
         return refused
     vendor = wants.ask[first, ASK_VENDOR]
-    plain = last - first == 1 and wants.rule[wants.ask[first, ASK_RULE], NUMA_BIND] == 0
+    plain = last - first == 1 and not is_bound(rows, wants, i, first)
     if plain and quota[vendor, 0] == UNLIMITED and quota[vendor, 1] == UNLIMITED:
         return enough_cards(rows, wants, i, first, style)
     found = choose_all(rows, wants, i, s, style, quota, draw, work)

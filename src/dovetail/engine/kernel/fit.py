@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from dovetail.model.reason import Reason
 from dovetail.policies.cards import memory_on
 from dovetail.policies.rows import (
+    ACCEPTED_BITS,
     ASK_COMPUTE,
     ASK_COUNT,
+    ASK_IDLE,
+    ASK_MEMORY,
+    ASK_PERCENT,
     ASK_RULE,
     ASK_VENDOR,
     ASK_WHOLE,
@@ -17,13 +23,20 @@ from dovetail.policies.rows import (
     COMPUTE,
     CORDONED,
     CPU_COLUMN,
+    FIRST_ASK,
     FLAGS,
     FREE_COMPUTE,
     FREE_MEMORY,
+    KINDS_THERE,
+    LAST_ASK,
     LAST_NEED,
     MEMORY_COLUMN,
     MIG_CARD,
     MIG_NODE,
+    MOST_COMPUTE_FREE,
+    MOST_MEMORY_FREE,
+    NO_CARDS,
+    NO_PERCENT,
     NODE_FLAGS,
     NOUSE_FROM,
     NOUSE_TO,
@@ -131,6 +144,11 @@ def uuid_accepted(wants: Wants, rule: int, uuid: int) -> bool:
     return bool(first == last)
 
 
+def only_idle(wants: Wants, a: int, idle_only: int) -> bool:
+    """Whether ask `a` takes only cards that no pod uses: by the device policy, or by the pod's class."""
+    return bool(idle_only or wants.ask[a, ASK_IDLE])
+
+
 def card_refusal(
     rows: Rows, wants: Wants, i: int, d: int, a: int, held: Ints, idle_only: int, memory_left: int, compute_left: int
 ) -> int:
@@ -185,3 +203,35 @@ def card_fits(rows: Rows, wants: Wants, i: int, d: int, a: int, idle_only: int) 
 def names_cards(wants: Wants, rule: int) -> bool:
     """Whether the rule names cards by UUID."""
     return bool(wants.rule[rule, USE_FROM] != wants.rule[rule, NOUSE_TO])
+
+
+class Sieve(NamedTuple):
+    """The numbers for the first check of a request against a row: looked up once for many rows."""
+
+    mask: int
+    shape: int
+    ask: int  # the first ask
+    memory: int  # MiB of the first card; negative if the pod asks for no card
+    compute: int
+    kinds: int  # accepted kinds of card, as bits
+
+
+def sieve_of(wants: Wants, mask: int, s: int) -> Sieve:
+    a = wants.shape[s, FIRST_ASK]
+    if a == wants.shape[s, LAST_ASK]:
+        return Sieve(mask, s, a, -1, -1, -1)
+    memory = wants.ask[a, ASK_MEMORY] if wants.ask[a, ASK_PERCENT] == NO_PERCENT else 0
+    return Sieve(mask, s, a, memory, wants.ask[a, ASK_COMPUTE], wants.rule[wants.ask[a, ASK_RULE], ACCEPTED_BITS])
+
+
+def no_card_left(rows: Rows, i: int, sieve: Sieve) -> int:
+    """Compare the request with the largest free amounts of the row: refuses most rows without a look at a card.
+
+    0 = may fit.
+    """
+    gate = rows.gate
+    if sieve.compute > gate[i, MOST_COMPUTE_FREE]:
+        return _CARD_COMPUTE
+    if sieve.memory > gate[i, MOST_MEMORY_FREE]:
+        return _CARD_MEMORY
+    return _TYPE if gate[i, KINDS_THERE] & sieve.kinds == 0 and gate[i, KINDS_THERE] != NO_CARDS else 0

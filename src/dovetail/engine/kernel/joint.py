@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.engine.kernel.choose import Sieve, choose_all, enough_cards, node_refusal, sieve_of
-from dovetail.engine.kernel.fit import ask_refusal, card_fits, names_cards, node_shortage
+from dovetail.engine.kernel.choose import choose_all, enough_cards, node_refusal
+from dovetail.engine.kernel.fit import Sieve, ask_refusal, card_fits, names_cards, node_shortage, sieve_of
 from dovetail.engine.kernel.place import NO_SCORE, first_look, refuse
 from dovetail.engine.kernel.state import NONE, STYLE_IDLE_ONLY, UNLIMITED, Batch, Scratch, State
 from dovetail.model.reason import Reason
@@ -36,6 +36,8 @@ from dovetail.policies.rows import (
     NODE_FLAGS,
     NUMA_BIND,
     PODS_COLUMN,
+    POSTPONED,
+    SINGLE_NUMA,
     SLOTS,
     STOCK,
     UNSETTLED,
@@ -46,7 +48,7 @@ from dovetail.policies.rows import (
 
 _WHOLE = 1000
 _CROWDED = 1 << LAST_KIND_BIT  # several kinds share this bit
-_TOO_FEW_FIT = int(Reason.CARDS_TOO_FEW_FIT)
+_TOO_FEW_FIT, _POSTPONED = int(Reason.CARDS_TOO_FEW_FIT), int(Reason.POSTPONED)
 choose_one_by_one = choose_all  # a name that build.py does not replace
 
 
@@ -68,6 +70,11 @@ def worth_as_score(rows: Rows, i: int, wants: Wants, s: int, args: Ints) -> floa
 def own_line(u: int, v: int) -> int:
     """Replaces `score_line`: each request has its own scores."""
     return v
+
+
+def is_plain_on(rows: Rows, wants: Wants, i: int, s: int, quota: Ints) -> bool:
+    """Whether the shape is plain and kubelet of the node does not bind its cards to one NUMA node."""
+    return rows.fact[i, NODE_FLAGS] & SINGLE_NUMA == 0 and is_plain(wants, s, quota)
 
 
 def is_plain(wants: Wants, s: int, quota: Ints) -> bool:
@@ -144,9 +151,11 @@ def look_at_each_jointly(state: State, batch: Batch, k: int, u: int, v: int) -> 
 def appraise(state: State, batch: Batch, k: int, sieve: Sieve, i: int, worth: float) -> tuple[int, float]:
     """The reason why node i cannot take the pod, or 0; and its score for the pod."""
     rows, wants, work, s, a = state.rows, state.wants, state.scratch, sieve.shape, sieve.ask
-    if not is_plain(wants, s, batch.quota):
+    if not is_plain_on(rows, wants, i, s, batch.quota):
         code = node_refusal(rows, wants, i, s, batch.style, batch.quota, batch.draw[k], work)
-        return code, points_of(state, i, s, worth, batch.style) if code == 0 else NO_SCORE
+        if code != 0:
+            return code, NO_SCORE
+        return unless_postponed(points_of(state, i, s, worth, batch.style))
     short = node_shortage(rows, wants, i, s)
     if short != 0:
         return short, NO_SCORE
@@ -158,7 +167,12 @@ def appraise(state: State, batch: Batch, k: int, sieve: Sieve, i: int, worth: fl
             code = code if code != 0 else _TOO_FEW_FIT
         if code != 0:
             return code, NO_SCORE
-    return 0, offer(rows, i, wants, s, a, rows.left[i], worth, work.fitting, fits, work.chosen)
+    return unless_postponed(offer(rows, i, wants, s, a, rows.left[i], worth, work.fitting, fits, work.chosen))
+
+
+def unless_postponed(points: float) -> tuple[int, float]:
+    """The reason and the score: a policy may rather let the pod wait."""
+    return (_POSTPONED, NO_SCORE) if points <= POSTPONED else (0, points)
 
 
 def no_ask() -> tuple[int, int]:
@@ -194,7 +208,7 @@ def choose_jointly(rows: Rows, wants: Wants, i: int, s: int, style: Ints, quota:
     first = wants.shape[s, FIRST_ASK]
     if first == wants.shape[s, LAST_ASK]:
         return 0
-    if not is_plain(wants, s, quota):
+    if not is_plain_on(rows, wants, i, s, quota):
         return choose_one_by_one(rows, wants, i, s, style, quota, draw, work)
     count = wants.ask[first, ASK_COUNT]
     fits = cards_that_fit(rows, wants, i, first, style, work.fitting)

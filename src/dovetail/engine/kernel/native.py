@@ -9,6 +9,7 @@ words: address and shape of each array, addresses of nested tables. Compiled cod
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, get_type_hints
 
 import numba
@@ -16,13 +17,13 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.codegen import JITCodeLibrary
 from numba.core.imputils import lower_getattr_generic
 from numba.core.registry import cpu_target
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
 from numba.extending import intrinsic, models, register_model
 
 from dovetail.engine.kernel.book import charge, release, roll_back, settle
+from dovetail.engine.kernel.code_library import ENTRY_NAMES, INNER_NAMES, use_library
 from dovetail.engine.kernel.collector import collector_off
 from dovetail.engine.kernel.place import place_groups, survey, which_fit
 from dovetail.engine.kernel.state import Batch, Book, Journal, Scratch, State, Vectors
@@ -122,20 +123,21 @@ TABLES: dict[Any, NativeTable] = {}
 AXES: tuple[tuple[Any, str], ...] = (  # the number of dimensions of each array
     (
         Rows,
-        "cap 2 used 2 scored 2 card 3 held 3 sums 2 gate 2 free 3 left 2 hosts 2 fact 2 rank 1 link 3 peers 2"
-        " enforced 1 signal 2 card_signal 3 outlook 1",
+        "cap 2 used 2 scored 2 card 3 spec 3 held 3 sums 2 gate 2 free 3 left 2 hosts 2 fact 2 rank 1 link 3 peers 2"
+        " enforced 1 signal 2 card_signal 3 shown 2 outlook 1",
     ),
     (Wants, "need 2 scored 2 shape 2 ask 2 rule 2 kind_ok 2 uuids 1"),
     (Book, "pod 2 entry 2 peer_row 1"),
     (
         Vectors,
         "score 2 scored 1 refused 2 best 2 high 2 leader 2 most 2 seen 1 stamp 1 older 1 newer 1"
-        " measured 1 measured_older 1 measured_newer 1 spoilt 1 stale 1 example 1 tally 2 tallied 1",
+        " measured 1 measured_older 1 measured_newer 1 spoilt 1 stale 1 example 1 candidates 1 points 1 tally 2"
+        " tallied 1",
     ),
     (Journal, "line 2 used 2 scored 2 held 3 sums 2 hosts 2"),
     (
         Scratch,
-        "run 2 trial 2 peak 2 left 2 order 1 fitting 1 chosen 1 best 1 keys 2 picked 2 room 2",
+        "run 2 trial 2 peak 2 left 2 order 1 fitting 1 chosen 1 best 1 keys 2 picked 2 room 2 zone 1",
     ),
     (State, "masks 2 heads 1"),
     (
@@ -240,12 +242,38 @@ def warm_entry(entry: Any) -> None:
         entry.compile(SIGNATURES[entry.py_func.__name__])
 
 
+class NotOnDisk(Exception):
+    """The kernel must be compiled first, by another process."""
+
+
+def load_entry(entry: Any) -> None:
+    """Load an entry from disk. Raises NotOnDisk; nothing is compiled."""
+    cache = entry._cache
+    key = cache._index_key(SIGNATURES[entry.py_func.__name__], cpu_target.target_context.codegen())
+    if not entry.signatures and key not in cache._cache_file._load_index():
+        raise NotOnDisk(entry.py_func.__qualname__)
+    warm_entry(entry)
+
+
 def compiled_for(entry: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
     """An entry that takes no state, compiled for these arguments."""
     with collector_off():
         entry.compile(tuple(map(numba.typeof, arguments)))
     ready: Callable[..., Any] = entry
     return ready
+
+
+def _nothing_entry(number: int) -> int:
+    return number
+
+
+@cache
+def prepare() -> None:
+    """Let numba and LLVM take the memory that they need in any case: 50 MiB, and a quarter of a second.
+
+    A scheduler whose kernels are compiled elsewhere has its full size from the start, and not minutes later.
+    """
+    compiled_for(compile_function(_nothing_entry, cache=False), (0,))
 
 
 def machine() -> str:
@@ -259,78 +287,59 @@ def machine() -> str:
 # Nothing is allocated, no divisor is ever zero, and Python calls only entries.
 SETTINGS = {"_nrt": False, "error_model": "numpy"}
 INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-_inner: set[str] = set()  # names of functions that only compiled code calls
+use_library()
 
 
 def compile_function(function: Any, cache: bool) -> Any:
     """Compile a function. Only entries are kept on disk: they contain everything that they call."""
     if function.__name__.endswith("_entry"):  # also entries of other modules: Python cannot call inner functions
+        if function.__name__ in SIGNATURES:
+            ENTRY_NAMES.add(function.__qualname__)
         return numba.njit(cache=cache, **SETTINGS)(function)
-    _inner.add(function.__qualname__)
+    INNER_NAMES.add(function.__qualname__)
     return numba.njit(**SETTINGS, **INNER)(function)
 
 
-class Library(JITCodeLibrary):  # type: ignore[misc]
-    """A code library that optimises an inner function only as part of its entry: 15 s of compiling instead of 40.
+class StateTable:
+    """The table of the state that was used last.
 
-    numba optimises a function, and makes machine code of it, again at every level of calls.
+    All callers share it: one that was not called for a while would keep the arrays of an old state alive, which may
+    be hundreds of MiB.
     """
 
-    def _optimize_final_module(self) -> None:
-        if self.name not in _inner:
-            super()._optimize_final_module()
+    def __init__(self) -> None:
+        self._state: State | None = None
+        self._packed: tuple[int, tuple[Any, ...]] = (0, ())
 
-    def _finalize_final_module(self) -> None:
-        if self.name not in _inner:
-            super()._finalize_final_module()
-        else:
-            self._finalize_dynamic_globals()
-            self._finalized = True
-
-
-def use_library() -> None:
-    """Use `Library`, if numba's internals are as expected. If not, everything works, but compiles more slowly."""
-    codegen = cpu_target.target_context.codegen()
-    known = ("_optimize_final_module", "_finalize_final_module", "_finalize_dynamic_globals")
-    if getattr(codegen, "_library_class", None) is not JITCodeLibrary or not all(
-        hasattr(JITCodeLibrary, n) for n in known
-    ):
-        return
-    set_env = codegen.set_env
-
-    def set_env_if_there(name: str, env: Any) -> None:
-        if codegen._engine.get_global_value_address(name):  # an inner function has none yet, and needs none
-            set_env(name, env)
-
-    codegen.set_env, codegen._library_class = set_env_if_there, Library
+    def of(self, state: State) -> tuple[int, tuple[Any, ...]]:
+        """The address of the state's table, and what must stay alive while the table is used."""
+        if state is not self._state:
+            self._packed = pack(state)
+            self._state = state
+        return self._packed
 
 
-use_library()
+LAST_STATE = StateTable()
 
 
 class Caller:
-    """Calls entries with named tuples. The tables of the last state and of the last few batches are kept."""
+    """Calls entries with named tuples. The tables of the last few batches are kept."""
 
     REMEMBERED = 8
 
     def __init__(self, plain: Mapping[Any, Callable[..., Any]], compiles: Callable[[Any], bool]) -> None:
         """`plain`: the interpreted function of each entry, used if `compiles` returns False."""
         self._plain, self._compiles = plain, compiles
-        self._state: State | None = None
-        self._at = 0  # the address of the state's table
-        self._alive: tuple[Any, ...] = ()  # what must stay alive while the table is used
         self._packed: dict[int, tuple[Any, int, Any]] = {}  # id of a batch -> (batch, address, what must stay alive)
         self._used: set[Any] = set()  # entries that were compiled
 
     def __call__(self, entry: Any, state: State, *others: Any) -> Any:
         if entry not in self._used:
             return self._first(entry, state, *others)
-        if state is not self._state:
-            self._at, self._alive = pack(state)
-            self._state = state
+        at, _alive = LAST_STATE.of(state)
         if others and type(others[0]) is Batch:
-            return entry(self._at, self._address(others[0]), *others[1:])
-        return entry(self._at, *others)
+            return entry(at, self._address(others[0]), *others[1:])
+        return entry(at, *others)
 
     def _first(self, entry: Any, state: State, *others: Any) -> Any:
         if not self._compiles(entry):

@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from dovetail.engine.kernel.book import add_entry, charge, new_pod, roll_back
-from dovetail.engine.kernel.choose import Sieve, choose_all, no_card_left, node_refusal, sieve_of
+from dovetail.engine.kernel.choose import choose_all, node_refusal
+from dovetail.engine.kernel.fit import Sieve, no_card_left, sieve_of
 from dovetail.engine.kernel.state import (
     BLOCK,
     FRESH,
@@ -257,6 +258,10 @@ def which_fit(state: State, batch: Batch, i: int) -> int:
     return total
 
 
+def survey_scores(state: State, batch: Batch) -> None:
+    """Do nothing: scores are final, unless the policy compares all candidates (kernel/normalise.py)."""
+
+
 def survey(state: State, batch: Batch) -> None:
     """Check every node for the batch's pod.
 
@@ -268,6 +273,7 @@ def survey(state: State, batch: Batch) -> None:
     for i in range(state.size):
         if refused[FRESH, i] == 0:
             refused[FRESH, i] = second_look(state, batch, 0, i)
+    survey_scores(state, batch)
 
 
 def commonest_refusal(state: State, v: int) -> int:

@@ -8,11 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from dovetail.policies.rows import Bytes, Ints, Rows, Wants
+from dovetail.policies.rows import Bytes, Floats, Ints, Rows, Wants
 
-Floats = npt.NDArray[np.float64]
 Int = int | np.int64
 
 # heads: counters and list heads
@@ -86,6 +84,8 @@ class Vectors(NamedTuple):
     spoilt: Ints  # working space: blocks whose best row got worse
     stale: Ints  # working space: [quarter], 1 if its leader must be found again
     example: Ints  # working space: [kind of hardware], an idle node of this kind
+    candidates: Ints  # working space: [n], rows that fit, by name
+    points: Floats  # working space: [n], their scores
 
 
 class Journal(NamedTuple):
@@ -113,6 +113,7 @@ class Scratch(NamedTuple):
     keys: Floats  # [card, KEYS]
     picked: Ints  # [n, 3]: ask, card, memory
     room: Ints  # [2, card + 1]: for policies that choose a set
+    zone: Ints  # [1]: the NUMA node to which cards are limited, or NONE
 
 
 KEYS = 7

@@ -39,6 +39,7 @@ from dovetail.engine.ledger.intern import MAX_LEDGER_AMOUNT
 from dovetail.engine.ledger.ledger import Ledger
 from dovetail.engine.ledger.signals import MOST_LOAD
 from dovetail.model.pod import ContainerKind
+from dovetail.model.signals import MAX_NETWORK_KBIT
 from dovetail.policies.rows import (
     CARD_MEMORY,
     CARDS,
@@ -318,12 +319,15 @@ def _measured(ledger: Ledger, rows: Rows, first: int) -> tuple[Ints, Ints]:
     for row in range(first, min(first + len(rows.signal), len(ledger.nodes))):
         known = places.signals.of(row) if ledger.is_active(row) else None
         if known is not None:
-            values = np.array([known.cpu, known.cpu_deviation, known.memory, known.memory_deviation], dtype=np.float64)
-            nodes[row - first] = np.where(np.isnan(values), NOT_MEASURED, np.clip(values, 0, MOST_LOAD))
+            loads = [known.cpu, known.cpu_deviation, known.memory, known.memory_deviation, known.disk]
+            values = np.array([*loads, known.network_kbit, known.network_capacity_kbit], dtype=np.float64)
+            most = [MOST_LOAD] * len(loads) + [MAX_NETWORK_KBIT] * 2
+            nodes[row - first] = np.where(np.isnan(values), NOT_MEASURED, np.clip(values, 0, most))
             of = {card.uuid: card for card in known.cards}
             for uuid, n in {device.uuid: n for n, device in enumerate(ledger.devices(row))}.items():
                 one = of.get(uuid)
-                for column, value in enumerate((one.compute, one.memory) if one is not None else ()):
+                loaded = (one.compute, one.memory, one.compute_deviation, one.memory_deviation) if one else ()
+                for column, value in enumerate(loaded):
                     cards[row - first, n, column] = NOT_MEASURED if value is None else np.clip(value, 0, MOST_LOAD)
     return nodes, cards
 

@@ -8,7 +8,8 @@ from typing import overload
 import numpy as np
 
 from dovetail.engine.kernel.state import NONE
-from dovetail.model.decision import Decision, Share
+from dovetail.engine.ledger.holders import shares_of
+from dovetail.model.decision import Decision
 from dovetail.model.reason import Reason
 from dovetail.policies.rows import Ints
 
@@ -90,7 +91,3 @@ def joined(parts: Sequence[Sequence[Decision]]) -> Sequence[Decision]:
         np.concatenate([part.taken for part in whole]),
         whole[-1].generation,
     )
-
-
-def shares_of(uuids: Sequence[str], taken: Ints) -> tuple[Share, ...]:
-    return tuple([Share(at, uuids[card], mib, milli) for at, card, mib, milli in taken.tolist()])

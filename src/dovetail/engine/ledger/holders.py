@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.model.decision import Share
 from dovetail.model.pod import Pod
 from dovetail.policies.rows import Ints
 
@@ -108,3 +109,8 @@ class Holders(Mapping[str, HeldPod]):
 
     def is_assumed(self, slot: int) -> bool:
         return bool(self._assumed[slot])
+
+
+def shares_of(uuids: Sequence[str], taken: Ints) -> tuple[Share, ...]:
+    """The cards that the kernel gave to a pod (lines of `Batch.taken`). `uuids` are the cards of its node."""
+    return tuple([Share(at, uuids[card], mib, milli) for at, card, mib, milli in taken.tolist()])

@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.engine.ledger.ranges import Ranges
+from dovetail.engine.ledger.remembered import Remembered
 from dovetail.model.device import Device
 from dovetail.model.node import BASE_RESOURCES
 from dovetail.model.node import PODS as PODS_NAME
-from dovetail.model.pod import DeviceRules, Pod
+from dovetail.model.pod import DeviceRules, Pod, Qos, expected_cpu, template_key, template_parts
+from dovetail.model.signals import MAX_NETWORK_KBIT
 from dovetail.model.units import WHOLE_CARD
 from dovetail.policies.rows import (
     ACCEPTED_BITS,
@@ -36,41 +39,24 @@ from dovetail.policies.rows import (
     PART_OF_A_CARD,
     PODS_COLUMN,
     RULE_FIELDS,
+    SCORED,
     SHAPE_FIELDS,
     TWO_CARDS,
     USE_FROM,
     Wants,
 )
+from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
 # Amounts are limited so that sums over a node's pods and products in scores stay inside 64 bits. A petabyte is enough.
 MAX_LEDGER_AMOUNT = 2**50
 TOO_MUCH = MAX_LEDGER_AMOUNT + 1  # a request beyond every capacity
 NO_OWNER = -1
 MOST_HARDWARE = 256  # kinds of node that get a number
-MOST_REMEMBERED = 20_000  # requests known by their template
+MOST_REMEMBERED, MOST_REMEMBERED_BYTES = 20_000, 16 << 20  # requests known by their template
 MOST_TAKEN = 1_024  # cards of one container that room is made for: no node has so many
 NOWHERE = ""  # one column for all resources that no node has; every node has 0 of it
 SWEEP_COSTLY_FROM = 256  # as SWEEP_FROM, for names with a row or column of a table, or with long lists
 SWEEP_FROM = 1_024  # names of one sort; below, a search for unused names costs more than it saves
-
-
-def template_key(pod: Pod) -> tuple[int, ...]:
-    """A key of the pod's request, made of object ids: the fastest key, as replicas share their template's objects.
-
-    Code that keeps the key must keep the objects too (`template_parts`), so that no other object gets their ids.
-    """
-    return (
-        id(pod.resources),
-        id(pod.containers),
-        id(pod.device_rules),
-        id(pod.profile),
-        pod.scored_cpu_milli,
-        pod.scored_memory,
-    )
-
-
-def template_parts(pod: Pod) -> tuple[object, ...]:
-    return (pod.resources, pod.containers, pod.device_rules, pod.profile)
 
 
 class Names:
@@ -80,6 +66,7 @@ class Names:
         """`sweep_from`: the number of names from which unused ones are searched; lower if each takes much room."""
         self._ids: dict[Any, int] = {}
         self._free: list[int] = []
+        self.size = 0  # one more than the highest number
         self.given = 0  # numbers given out so far, also those given out again
         self._from = min(sweep_from or SWEEP_FROM, SWEEP_FROM)
         self._limit = self._from
@@ -90,7 +77,8 @@ class Names:
     def __call__(self, name: Any) -> int:
         known = self._ids.get(name)
         if known is None:
-            known = self._ids[name] = self._free.pop() if self._free else len(self._ids)
+            known = self._ids[name] = self._free.pop() if self._free else self.size
+            self.size = max(self.size, known + 1)
             self.given += 1
             self.crowded = len(self._ids) > self._limit
         return known
@@ -121,12 +109,13 @@ class Names:
         names, size = mark
         numbers = [self._ids.pop(name) for name in list(islice(self._ids, names, None))]
         self._free = sorted((*self._free, *(number for number in numbers if number < size)), reverse=True)
+        self.size = size
         self.crowded = len(self._ids) > self._limit
         return numbers
 
     def __len__(self) -> int:
         """One more than the highest number."""
-        return len(self._ids) + len(self._free)
+        return self.size
 
     def __iter__(self) -> Iterator[Any]:
         """Names by number; None if the number is free."""
@@ -134,28 +123,6 @@ class Names:
         for name, number in self._ids.items():
             names[number] = name
         return iter(names)
-
-
-class Ranges:
-    """Positions of lists of different lengths in one array.
-
-    A freed range is used again for a list of the same length.
-    """
-
-    def __init__(self) -> None:
-        self._end = 0
-        self._free: dict[int, list[int]] = {}  # length -> first elements
-
-    def take(self, length: int) -> int:
-        free = self._free.get(length)
-        if free:
-            return free.pop()
-        first, self._end = self._end, self._end + length
-        return first
-
-    def give_back(self, first: int, length: int) -> None:
-        if length:
-            self._free.setdefault(length, []).append(first)
 
 
 def grown(array: npt.NDArray[Any], axis: int, length: int, fill: int = 0) -> npt.NDArray[Any]:
@@ -183,13 +150,14 @@ class Interner:
         self.hardware = Names()
         self.rules = Names(sweep_from=SWEEP_COSTLY_FROM)
         self.shapes = Names()
-        self._known: dict[tuple[Any, ...], tuple[int, object]] = {}  # template and owner -> shape, what must stay alive
+        known = Remembered[tuple[Any, ...], tuple[int, object]](MOST_REMEMBERED, MOST_REMEMBERED_BYTES)
+        self._known = known  # template and owner -> shape, what must stay alive
         self._uuid_ranges, self._ask_ranges = Ranges(), Ranges()
         self.pinned: set[int] = set()  # columns named in arguments of policies and in settings
         self.sweeps = 0  # grows whenever numbers of shapes and classes may get another meaning
         self.wants = Wants(
             need=np.zeros((8, 8), dtype=np.int64),
-            scored=np.zeros((8, 2), dtype=np.int64),
+            scored=np.zeros((8, SCORED), dtype=np.int64),
             shape=np.zeros((8, SHAPE_FIELDS), dtype=np.int64),
             ask=np.zeros((8, ASK_FIELDS), dtype=np.int64),
             rule=np.zeros((4, RULE_FIELDS), dtype=np.int64),
@@ -239,14 +207,14 @@ class Interner:
         template = (template_key(pod), owner)
         known = self._known.get(template)
         if known is None:
-            if len(self._known) >= MOST_REMEMBERED:
-                self._known.clear()
-            known = self._known[template] = (self._shape(pod, owner), template_parts(pod))
+            known = (self._shape(pod, owner), template_parts(pod))
+            self._known.remember(template, known, known[1])
         return known[0]
 
     def _shape(self, pod: Pod, owner: int) -> int:
         need = self._need(pod)
         need[PODS_COLUMN] = need.get(PODS_COLUMN, 0) + (1 if PODS_NAME not in pod.resources else 0)
+        alone = int(takes_idle_cards(pod))
         asks = tuple(
             (
                 n,
@@ -258,13 +226,15 @@ class Interner:
                 min(ask.compute_milli, WHOLE_CARD),
                 self._rule(pod.rules_for(ask.vendor)),
                 int(ask.whole),
+                alone,
             )
             for n, container in enumerate(pod.containers)
             for ask in container.asks
         )
-        scored = (_request(pod.scored_cpu_milli), _request(pod.scored_memory))
+        scored = (_request(pod.scored_cpu_milli), _request(pod.scored_memory), _request(expected_cpu(pod)))
         slots, compute, memory = pod.profile.weights
-        key = (tuple(sorted(need.items())), scored, asks, (slots, compute, memory), owner)
+        network = min(pod.network_kbit, MAX_NETWORK_KBIT)
+        key = (tuple(sorted(need.items())), scored, asks, (slots, compute, memory), owner, network)
         if (known := self.shapes.known(key)) is not None:
             return known
         return self._new_shape(key)
@@ -299,7 +269,7 @@ class Interner:
         self.wants = self.wants._replace(need=need)
 
     def _new_shape(self, key: tuple[Any, ...]) -> int:
-        need, scored, asks, (slots, compute, memory), owner = key
+        need, scored, asks, (slots, compute, memory), owner, network = key
         n, first = self.shapes(key), self._ask_ranges.take(len(asks))
         wants, last = self.wants, first + len(asks)
         wants = wants._replace(
@@ -312,7 +282,7 @@ class Interner:
         for column, amount in need:
             wants.need[n, column] = amount
         wants.scored[n] = scored
-        wants.shape[n] = (first, last, owner, slots, compute, memory, _size(asks), 1 + max(dict(need)))
+        wants.shape[n] = (first, last, owner, slots, compute, memory, _size(asks), 1 + max(dict(need)), network)
         if asks:
             wants.ask[first:last] = asks
         self.wants = wants
@@ -418,3 +388,10 @@ def _accepts(rules: DeviceRules, kind: tuple[str, str, str]) -> bool:
     """
     _vendor, model, mode = kind
     return rules.accepts(model) and (not rules.mode or mode in rules.mode)
+
+
+def takes_idle_cards(pod: Pod) -> bool:
+    """Whether the pod takes only cards that no pod uses, because of its class. A joint policy uses no device policy."""
+    if pod.qos is not Qos.GUARANTEED or NODE_POLICIES[pod.profile.node].offer is not None:
+        return False
+    return any(DEVICE_POLICIES[name].guaranteed_idle_only for name in pod.profile.device)

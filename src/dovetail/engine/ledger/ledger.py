@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import compress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,6 +18,8 @@ from dovetail.engine.kernel.state import (
     ALLOCATED,
     ENTRY_CARD,
     ENTRY_NEXT,
+    FREE_ENTRIES,
+    FREE_PODS,
     JOURNAL_DEPTH,
     JOURNAL_LENGTH,
     MOVES,
@@ -36,12 +37,14 @@ from dovetail.engine.kernel.state import (
     Book,
     State,
 )
-from dovetail.engine.ledger.decisions import Decisions, shares_of
-from dovetail.engine.ledger.holders import Holders
+from dovetail.engine.ledger.decisions import Decisions
+from dovetail.engine.ledger.holders import Holders, shares_of
+from dovetail.engine.ledger.in_force import InForce
 from dovetail.engine.ledger.intern import MAX_LEDGER_AMOUNT, NO_OWNER, Interner
 from dovetail.engine.ledger.node_rows import NodeRows
 from dovetail.engine.ledger.storage import Storage
 from dovetail.engine.ledger.stream import Pods
+from dovetail.engine.ledger.transaction import Change, Transaction, passing
 from dovetail.engine.ledger.vectors import VectorRoom
 from dovetail.model.decision import Decision, Share
 from dovetail.model.device import Device
@@ -64,15 +67,6 @@ class Witness(Protocol):
         """Forget all pods: they will be booked again. Pods with these UIDs keep the volumes reserved for them."""
 
 
-class Change(NamedTuple):
-    """What a transaction did to a pod, so that it can be undone."""
-
-    uid: str
-    slot: int
-    added: bool
-    row: int
-
-
 class Ledger:
     """Nodes, pods and what is left. Only its own methods and the kernel that the scheduler runs change it."""
 
@@ -80,13 +74,16 @@ class Ledger:
         self._keeper = keeper
         self.intern = interner
         self.storage = Storage(interner)
-        self.places = NodeRows(interner, self.storage)
+        self.in_force = InForce()
+        self.places = NodeRows(interner, self.storage, self.in_force)
         self.pods = Holders()  # uid -> what it holds
         self._undo: list[Change] | None = None  # in a transaction
+        self.undoes = False  # a transaction is being undone: what a pod held inside it cannot be read any more
         self.witnesses: list[Witness] = []
         self._attending: list[Witness] = []
         self._one_slot = np.zeros(1, dtype=np.int64)
         self.learners: list[Callable[[Collection[str]], None]] = []  # called with resources that no node had until now
+        self.row_readers: list[Callable[[int], None]] = []  # called with a row that was written again
         # Called when a transaction starts. What they return is called if the transaction is undone.
         self.bystanders: list[Callable[[], Callable[[], None]]] = []
         self.bystanders.append(lambda: self.places.signals.watch(self.heads.item(JOURNAL_DEPTH), self.places.columns))
@@ -95,8 +92,19 @@ class Ledger:
 
     def state(self) -> State:
         """The arrays, with ranks and sizes up to date. Valid until the next call of a method that may grow an array."""
-        self.places.rank()
-        return self.storage.state()
+        if self.storage.ranks_stale:
+            self.places.rank()
+        return self._arrays()
+
+    def _arrays(self) -> State:
+        """As `state`, without ranks.
+
+        New names (a resource, a vendor) also make new `wants`, so two comparisons are enough.
+        """
+        current, storage = self.storage.current, self.storage
+        if current is None or current.wants is not self.intern.wants or current.vectors is not storage.vectors.arrays:
+            return storage.gather()
+        return current
 
     @property
     def rows(self) -> Rows:
@@ -125,8 +133,16 @@ class Ledger:
 
     def make_room(self, pods: int, entries: int, journal: int = 0) -> None:
         """Make enough free slots for what the kernel may add in one call."""
-        self.storage.make_room(pods, entries, journal)
-        self.pods.fit(len(self.book.pod))
+        heads, storage = self.heads, self.storage
+        lines = heads.item(JOURNAL_LENGTH) + journal
+        if (
+            heads.item(FREE_PODS) < pods
+            or heads.item(FREE_ENTRIES) < entries
+            or len(storage.journal.line) < lines
+            or len(storage.scratch.picked) < entries  # `state` fits the rest
+        ):
+            storage.make_room(pods, entries, lines)
+            self.pods.fit(len(self.book.pod))
 
     def use(self, keeper: BookKeeping) -> None:
         """From now on, use these book-keeping functions (interpreted or compiled); the results are the same."""
@@ -226,9 +242,11 @@ class Ledger:
             for share in shares:
                 self.book.entry[entry, ENTRY_CARD] = column[share.uuid]
                 entry = self.book.entry[entry, ENTRY_NEXT]
-            self._keeper.charge(self.storage.state(), slot, 1)
+            self._keeper.charge(self._arrays(), slot, 1)
         note_all_cards(self.rows, row)
-        touch(self.storage.state(), row)
+        touch(self._arrays(), row)
+        for read in self.row_readers:
+            read(row)
         for other in others:
             self._write_row(other, self.nodes[other], self.is_active(other))
 
@@ -364,9 +382,12 @@ class Ledger:
     def _leave(self, dropped: Sequence[tuple[str, int]]) -> Exception | None:
         """Call `left` of all witnesses, even if one fails; returns the first error."""
         failed: Exception | None = None
-        for _, slot in dropped:
+        for uid, slot in dropped:
             pod, row = self.pods.at(slot), self.book.pod.item(slot, POD_ROW)
-            for witness in self._concerned(pod):
+            concerned = self._concerned(pod)
+            if concerned and pod.uid != uid:
+                pod = pod.named(uid)
+            for witness in concerned:
                 try:
                     witness.left(pod, row)
                 except Exception as error:
@@ -460,9 +481,7 @@ class Ledger:
         finally:
             changes, self._undo = self._undo, outer
             if not opened.committed:
-                self._keeper.roll_back(self.state(), start)
-                for change in reversed(changes):
-                    self._take_back(change)
+                self._undo_all(start, changes)
                 for one in undo:
                     one()
             elif outer is not None:
@@ -470,6 +489,17 @@ class Ledger:
             self.heads[JOURNAL_DEPTH] -= 1
             if self.heads[JOURNAL_DEPTH] == 0:
                 self._keeper.settle(self.state())
+
+    def _undo_all(self, start: int, changes: Sequence[Change]) -> None:
+        self.undoes = True
+        try:
+            self._keeper.roll_back(self.state(), start)
+            passed = passing(changes)
+            for change in reversed(changes):
+                if change.slot not in passed:
+                    self._take_back(change)
+        finally:
+            self.undoes = False
 
     def _take_back(self, change: Change) -> None:
         if not change.added:
@@ -506,11 +536,3 @@ class Ledger:
                 witness.came(self.pods.pod(uid), row)
             if self._undo is not None:
                 self._undo.append(Change(uid, slot, True, row))
-
-
-@dataclass(slots=True)
-class Transaction:
-    committed: bool = False
-
-    def commit(self) -> None:
-        self.committed = True

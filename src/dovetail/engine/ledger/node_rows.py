@@ -10,13 +10,16 @@ import numpy as np
 
 from dovetail.engine.kernel.state import INACTIVE, JOURNAL_DEPTH, MOVES, NONE, OWN
 from dovetail.engine.ledger.decisions import Names
+from dovetail.engine.ledger.in_force import InForce, Rule
 from dovetail.engine.ledger.intern import SWEEP_FROM, Interner, capacity, kind_bit
+from dovetail.engine.ledger.remembered import size_of
 from dovetail.engine.ledger.signals import SignalRows
 from dovetail.engine.ledger.storage import Storage
+from dovetail.model.card_specs import spec_of
 from dovetail.model.device import MIG, Device
-from dovetail.model.node import Enforcer, Node, StaticNode
+from dovetail.model.node import PREFER_NO_SCHEDULE, Alignment, Enforcer, Node, StaticNode
 from dovetail.model.pod import ANY_NODE
-from dovetail.model.rules import NodeRules
+from dovetail.model.rules import NodeKey, NodeRules
 from dovetail.policies.rows import (
     ACTIVE,
     CARDS,
@@ -26,15 +29,25 @@ from dovetail.policies.rows import (
     MIG_CARD,
     MIG_NODE,
     NODE_FLAGS,
+    ONE_NUMA_PER_POD,
     QUARANTINED,
+    SINGLE_NUMA,
     STOCK,
     UNHEALTHY,
     UNSETTLED,
     UUID,
     Bytes,
+    Ints,
 )
 
+ALIGNED = {
+    Alignment.NONE: 0,
+    Alignment.CONTAINER: SINGLE_NUMA,
+    Alignment.POD: SINGLE_NUMA | ONE_NUMA_PER_POD,
+}
 HIGHEST_LINK = 10**6
+SWEEP_RULES_FROM = 16 << 20  # bytes of node rules; below, a search for unused ones costs more than it saves
+MAX_KEPT_KEYS = 16  # sets of labels, with a number for each node
 MOST_COLUMNS = 512  # cards of a node, with cards that only pods name
 
 
@@ -44,8 +57,8 @@ class NodeRows:
     When no pod holds an inactive row any more, the next new node gets the row.
     """
 
-    def __init__(self, interner: Interner, storage: Storage) -> None:
-        self._intern, self._storage = interner, storage
+    def __init__(self, interner: Interner, storage: Storage, in_force: InForce) -> None:
+        self._intern, self._storage, self._in_force = interner, storage, in_force
         self.signals = SignalRows(storage)
         self.nodes: list[Node] = []  # by row
         self.static: list[StaticNode] = []  # by row: what node rules may read
@@ -58,9 +71,14 @@ class NodeRows:
         self._names_lent = False  # decisions read the list: write into a copy
         self._masks: dict[NodeRules, int] = {ANY_NODE: OWN + 1}  # the class of most pods, kept from the start
         self._free_masks: list[int] = []
+        self._keys: dict[tuple[str, ...], tuple[list[NodeKey], Ints]] = {}  # labels -> `_told_apart`
+        self._keys_at = -1  # `written` when they were made
         self.masks_limit = SWEEP_FROM  # more classes than this: search for unused ones
-        self._ranks_stale = False
+        self._mask_bytes = 0  # of the rules of these classes
+        self._mask_bytes_limit = SWEEP_RULES_FROM
         self._gone: set[int] = set()  # rows of inactive nodes
+        self.aligned: set[int] = set()  # rows of nodes that bind cards to NUMA nodes
+        self._avoided: set[int] = set()  # rows of nodes with a PreferNoSchedule taint
         self._changed_at: dict[int, int] = {}  # row -> generation of the ledger at the last `note_change`
 
     def add(self, name: str) -> int:
@@ -74,7 +92,7 @@ class NodeRows:
         else:
             self._take_over(row, name)
         self.row_of[name] = row
-        self._ranks_stale = True
+        self._storage.ranks_stale = True
         return row
 
     def _spare_row(self) -> int:
@@ -108,12 +126,18 @@ class NodeRows:
             self._storage.drop_last_row()
             self.signals.forget(row)
             self._gone.discard(row)
+            self.aligned.discard(row)
+            self._avoid(row, False)
         else:
             self._take_over(row, before.name)
             self.row_of[before.name] = row
             self.write(row, before, False, ())
         self.written += 1
-        self._ranks_stale = True
+        self._storage.ranks_stale = True
+
+    def _avoid(self, row: int, tainted: bool) -> None:
+        (self._avoided.add if tainted else self._avoided.discard)(row)
+        self._in_force.put(Rule.NODE_TAINT, bool(self._avoided))
 
     def write(self, row: int, node: Node, active: bool, held: Collection[str]) -> None:
         """Write the row again, with nothing in use.
@@ -129,7 +153,9 @@ class NodeRows:
         self.nodes[row] = node
         (self._gone.discard if active else self._gone.add)(row)
         static = self.static[row] = node.static
-        self._ranks_stale = self._ranks_stale or active != self.is_active(row)
+        self._avoid(row, active and any(taint.effect == PREFER_NO_SCHEDULE for taint in node.taints))
+        (self.aligned.add if active and node.alignment is not Alignment.NONE else self.aligned.discard)(row)
+        self._storage.ranks_stale |= active != self.is_active(row)
         self._storage.fit_cards(len(node.devices) + len(missing))
         self._storage.fit_links(min(len(node.links), len(node.devices)))
         self._write_capacity(row, node, active)
@@ -183,6 +209,7 @@ class NodeRows:
         known = self._masks.get(rules)
         if known is None:
             known = self._masks[rules] = self._free_masks.pop() if self._free_masks else OWN + 1 + len(self._masks)
+            self._mask_bytes += size_of(rules)
             self._storage.add_mask(known)
             size = len(self.nodes)
             active = (self._storage.rows.fact[:size, NODE_FLAGS] & ACTIVE) != 0
@@ -191,7 +218,7 @@ class NodeRows:
 
     @property
     def crowded(self) -> bool:
-        return len(self._masks) > self.masks_limit
+        return len(self._masks) > self.masks_limit or self._mask_bytes > self._mask_bytes_limit
 
     def keep_masks(self, used: Collection[int]) -> None:
         """Forget unused classes; their numbers are used again."""
@@ -199,10 +226,14 @@ class NodeRows:
         numbers = [self._masks.pop(rules) for rules in dropped]
         self._free_masks = sorted((*self._free_masks, *numbers), reverse=True)
         self.masks_limit = max(SWEEP_FROM, 2 * len(self._masks))
+        self._mask_bytes = sum(map(size_of, self._masks))
+        self._mask_bytes_limit = max(SWEEP_RULES_FROM, 2 * self._mask_bytes)
 
     def drop_masks_since(self, count: int) -> None:
         """Forget all classes but the first `count`."""
-        numbers = [self._masks.pop(rules) for rules in list(self._masks)[count:]]
+        dropped = list(self._masks)[count:]
+        numbers = [self._masks.pop(rules) for rules in dropped]
+        self._mask_bytes -= sum(map(size_of, dropped))
         first = OWN + 1 + count + len(self._free_masks)  # numbers that were never given out before
         self._free_masks = sorted((*self._free_masks, *(n for n in numbers if n < first)), reverse=True)
 
@@ -211,16 +242,29 @@ class NodeRows:
         """The number of known static classes."""
         return len(self._masks)
 
-    def _refusals(self, rules: NodeRules) -> list[int]:
+    def _refusals(self, rules: NodeRules) -> Bytes:
         """The rules' refusal by row.
 
         Nodes that are equal for the rules are checked once: most clusters have few zones and pools.
         """
         if rules.looks_at_names:
-            return [int(rules.refusal(node)) for node in self.static]
-        keys = rules.keys(self.static)
-        said = {key: int(rules.refusal_of(key)) for key in set(keys)}
-        return [said[key] for key in keys]
+            return np.array([int(rules.refusal(node)) for node in self.static], dtype=np.uint8)
+        keys, key_of = self._told_apart(rules)
+        return np.array([int(rules.refusal_of(key)) for key in keys], dtype=np.uint8)[key_of]
+
+    def _told_apart(self, rules: NodeRules) -> tuple[list[NodeKey], Ints]:
+        """The distinct keys of the nodes for these rules, and by row which of them the node has.
+
+        They depend on the labels that the rules read, so many rules share them while no node changes.
+        """
+        if self._keys_at != self.written or len(self._keys) >= MAX_KEPT_KEYS:
+            self._keys_at, self._keys = self.written, {}
+        labels = rules.labels_looked_at
+        if labels not in self._keys:
+            numbers: dict[NodeKey, int] = {}
+            key_of = [numbers.setdefault(key, len(numbers)) for key in rules.keys(self.static)]
+            self._keys[labels] = (list(numbers), np.array(key_of, dtype=np.int64))
+        return self._keys[labels]
 
     def write_own_mask(self, rules: NodeRules, refusals: Bytes) -> int:
         """Write mask OWN for one decision: the rules' class, and these refusals where the class has none."""
@@ -235,25 +279,35 @@ class NodeRows:
 
         Their number must not change the result of a policy that reads ranks.
         """
-        if self._ranks_stale:
-            rows = self._storage.rows
-            by_name = np.array([self.row_of[name] for name in sorted(self.row_of)], dtype=np.int64)
-            gone = (rows.fact[by_name, NODE_FLAGS] & ACTIVE) == 0
-            rows.rank[by_name[np.argsort(gone, kind="stable")]] = np.arange(len(by_name))
-            self._ranks_stale = False
+        rows = self._storage.rows
+        by_name = np.array([self.row_of[name] for name in sorted(self.row_of)], dtype=np.int64)
+        gone = (rows.fact[by_name, NODE_FLAGS] & ACTIVE) == 0
+        rows.rank[by_name[np.argsort(gone, kind="stable")]] = np.arange(len(by_name))
+        self._storage.ranks_stale = False
 
     def _write_capacity(self, row: int, node: Node, active: bool) -> None:
         self.offered += self._intern.offer(node.allocatable)
         columns = [self._intern.columns(name) for name in node.allocatable]
         self._storage.fit_columns()
         rows = self._storage.rows
-        for field in (rows.cap, rows.used, rows.scored, rows.card, rows.held, rows.sums, rows.hosts, rows.link):
+        for field in (
+            rows.cap,
+            rows.used,
+            rows.scored,
+            rows.card,
+            rows.spec,
+            rows.held,
+            rows.sums,
+            rows.hosts,
+            rows.link,
+        ):
             field[row] = 0
         rows.peers[:, row] = 0
         for column, amount in zip(columns, node.allocatable.values(), strict=True):
             rows.cap[row, column] = capacity(amount)
         flags = (ACTIVE if active else 0) | (MIG_NODE if node.mig else 0) | (UNSETTLED if node.unsettled else 0)
-        rows.fact[row, NODE_FLAGS] = flags | (STOCK if node.enforcer is Enforcer.STOCK else 0)
+        flags |= ALIGNED[node.alignment] | (STOCK if node.enforcer is Enforcer.STOCK else 0)
+        rows.fact[row, NODE_FLAGS] = flags
         rows.fact[row, CARDS], rows.fact[row, KIND_BITS] = len(self.devices(row)), 0
         for x, scores in enumerate(node.links):
             for y, score in enumerate(scores):
@@ -272,6 +326,7 @@ class NodeRows:
         if cards:
             rows = self._storage.rows
             rows.card[row, first : first + len(cards)] = cards
+            rows.spec[row, first : first + len(cards)] = [spec_of(one.model) for one in self.devices(row)[first:]]
             rows.fact[row, KIND_BITS] |= bits
             rows.sums[row, :3] += sums
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 from zlib import crc32
 
@@ -10,10 +11,11 @@ import numpy as np
 
 from dovetail.engine.kernel.build import profile_hooks
 from dovetail.engine.kernel.state import FRESH, UNLIMITED, Batch
-from dovetail.engine.ledger.intern import MOST_REMEMBERED, NO_OWNER, Names, cards_taken, template_key, template_parts
+from dovetail.engine.ledger.intern import MOST_REMEMBERED, MOST_REMEMBERED_BYTES, NO_OWNER, Names, cards_taken
 from dovetail.engine.ledger.ledger import Ledger
+from dovetail.engine.ledger.remembered import Remembered
 from dovetail.engine.ledger.stream import Stream
-from dovetail.model.pod import Pod, Profile
+from dovetail.model.pod import Pod, Profile, template_key, template_parts
 from dovetail.policies.rows import Ints
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
@@ -51,7 +53,7 @@ class Requests:
         self.given = dict(arguments)
         self._args: dict[str, Ints] = {}  # node policy -> its arguments
         self._styles: dict[Profile, Ints] = {}
-        self._signatures: dict[tuple[Any, ...], Signature] = {}
+        self._signatures: Remembered[tuple[Any, ...], Signature] = Remembered(MOST_REMEMBERED, MOST_REMEMBERED_BYTES)
         self._profiles: dict[Profile, Profile] = {}  # equal profiles become one object
         self._single: dict[int, Batch] = {}  # id of a profile kept above -> a batch of one pod, used many times
         for name in self.given:
@@ -62,13 +64,19 @@ class Requests:
     def signature(self, pod: Pod) -> Signature:
         counts_owner = NODE_POLICIES[pod.profile.node].counts_owner
         line = self._ledger.peers(self._ledger.owner(pod)) if counts_owner else NO_OWNER
-        key = (template_key(pod), id(pod.node_rules), line)
+        key = (template_key(pod), id(pod.node_rules), line, self._ledger.places.signals.sorts)
         found = self._signatures.get(key)
         if found is None:
-            if len(self._signatures) > MOST_REMEMBERED:
-                self._signatures.clear()
-            found = self._signatures[key] = self._new_signature(pod, line)
+            found = self._new_signature(pod, line)
+            self._signatures.remember(key, found, found.kept)
         return found
+
+    def in_force(self, profile: Profile) -> Profile:
+        """The profile; with its policy's fallback while no node has a measurement that the policy needs."""
+        policy = NODE_POLICIES[profile.node]
+        if policy.needs and not policy.needs & self._ledger.places.signals.sorts:
+            return replace(profile, node=policy.fallback)
+        return profile
 
     def batch(self, pods: Sequence[Pod], signatures: Sequence[Signature], needs: Sequence[tuple[int, int]]) -> Batch:
         """Pods of one profile. `needs` has (pods, how many of them must be placed) for each group."""
@@ -132,7 +140,7 @@ class Requests:
 
     def batch_of_one(self, pod: Pod, signature: Signature) -> Batch:
         """A batch for one pod without a quota, the usual event: overwrites the arrays of the last one."""
-        profile, vendors = id(signature.profile), len(self._ledger.intern.vendors)
+        profile, vendors = id(signature.profile), self._ledger.intern.vendors.size
         batch = self._single.get(profile)
         if batch is None or len(batch.taken) < signature.entries or len(batch.quota) < vendors:
             fresh = self.batch([pod], [signature], [(1, 1)])
@@ -167,7 +175,8 @@ class Requests:
 
     def _new_signature(self, pod: Pod, line: int) -> Signature:
         ledger = self._ledger
-        profile = self._profiles.setdefault(pod.profile, pod.profile)
+        profile = self.in_force(pod.profile)
+        profile = self._profiles.setdefault(profile, profile)
         node = NODE_POLICIES[profile.node]
         return Signature(
             profile,

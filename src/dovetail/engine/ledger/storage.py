@@ -35,8 +35,11 @@ from dovetail.policies.rows import (
     FACTS,
     GATES,
     NOT_MEASURED,
+    SCORED,
+    SHOWN,
     SIGNALS,
     SIZE_CLASSES,
+    SPECS,
     SUMS,
     Ints,
     Rows,
@@ -63,8 +66,9 @@ class Storage:
         self.rows = Rows(
             cap=zeros(4, 8),
             used=zeros(4, 8),
-            scored=zeros(4, 2),
+            scored=zeros(4, SCORED),
             card=zeros(4, 1, CARD_FIELDS),
+            spec=zeros(4, 1, SPECS),
             held=zeros(4, 1, 3),
             sums=zeros(4, SUMS),
             gate=zeros(4, GATES),
@@ -78,44 +82,41 @@ class Storage:
             enforced=np.ones(8, dtype=np.int64),
             signal=np.full((4, SIGNALS), NOT_MEASURED, dtype=np.int64),
             card_signal=np.full((4, 1, CARD_SIGNALS), NOT_MEASURED, dtype=np.int64),
+            shown=zeros(4, SHOWN),
             outlook=zeros(1),
         )
         self.masks = np.zeros((4, 4), dtype=np.uint8)
         self.book = Book(zeros(0, POD_FIELDS), zeros(0, ENTRY_FIELDS), zeros(0))
         self.journal = Journal(
-            zeros(0, LINE_FIELDS), zeros(0, 8), zeros(0, 2), zeros(0, 1, 3), zeros(0, SUMS), zeros(0, SIZE_CLASSES)
+            zeros(0, LINE_FIELDS), zeros(0, 8), zeros(0, SCORED), zeros(0, 1, 3), zeros(0, SUMS), zeros(0, SIZE_CLASSES)
         )
         self.scratch = _scratch(1, 1, 1)
         self.vectors = VectorRoom(4)
         self.heads: Ints = zeros(HEADS)
         self.heads[FREE_POD] = self.heads[FREE_ENTRY] = NONE
-        self._state: State | None = None
+        self.current: State | None = None  # the arrays as one value, until one of them is replaced
+        self.ranks_stale = False  # rows.rank must be computed again
         self.peers_since: list[int] = []  # by line of rows.peers: a new number for each owner that gets the line
         self._peers_given = 0
         self._free_lines: list[int] = []
         self.lines_limit = LINES_FROM  # more lines than this: search for unused ones
 
-    def state(self) -> State:
-        """The arrays, up to date.
-
-        New names (a resource, a vendor) also make new `wants`, so two comparisons are enough.
-        """
-        current = self._state
-        if current is None or current.wants is not self.intern.wants or current.vectors is not self.vectors.arrays:
-            self.fit_columns()
-            self.fit_scratch(0)
-            current = self._state = State(
-                self.rows,
-                self.intern.wants,
-                self.masks,
-                self.book,
-                self.vectors.arrays,
-                self.journal,
-                self.scratch,
-                self.heads,
-                self.size,
-            )
-        return current
+    def gather(self) -> State:
+        """The arrays as one value. The ledger keeps it in use until one of them is replaced."""
+        self.fit_columns()
+        self.fit_scratch(0)
+        self.current = State(
+            self.rows,
+            self.intern.wants,
+            self.masks,
+            self.book,
+            self.vectors.arrays,
+            self.journal,
+            self.scratch,
+            self.heads,
+            self.size,
+        )
+        return self.current
 
     def add_row(self) -> int:
         row = self.size
@@ -126,7 +127,7 @@ class Storage:
             self.masks = grown(self.masks, 1, row + 1)
         if row >= self.vectors.arrays.score.shape[1]:
             self.vectors.resize(len(self.rows.cap))
-        self._state = None
+        self.current = None
         return row
 
     def drop_last_row(self) -> None:
@@ -137,20 +138,20 @@ class Storage:
         self.rows.peers[:, self.size] = 0
         self.masks[:, self.size] = 0
         self.vectors.resize(len(self.rows.cap))
-        self._state = None
+        self.current = None
 
     def add_mask(self, mask: int) -> None:
         self.masks = grown(self.masks, 0, mask + 1)
-        self._state = None
+        self.current = None
 
     def set_outlook(self, tables: Ints) -> None:
         self.rows = self.rows._replace(outlook=tables)
-        self._state = None
+        self.current = None
 
     def add_owner(self, owner: int) -> None:
         if owner >= len(self.book.peer_row):
             self.book = self.book._replace(peer_row=grown(self.book.peer_row, 0, owner + 1, fill=NONE))
-            self._state = None
+            self.current = None
 
     @property
     def lines(self) -> int:
@@ -167,7 +168,7 @@ class Storage:
         line = len(self.peers_since)
         self.peers_since.append(self._peers_given)
         self.rows = self.rows._replace(peers=grown(self.rows.peers, 0, line + 1))
-        self._state = None
+        self.current = None
         return line
 
     def drop_owners(self, owners: list[int]) -> None:
@@ -193,19 +194,17 @@ class Storage:
         _chain(entry, 0, ENTRY_NEXT, self.heads, FREE_ENTRY, FREE_ENTRIES)
         self.book = self.book._replace(pod=pod, entry=entry)
         self.rows.peers[:] = self.rows.hosts[:] = 0
-        self._state = None
+        self.current = None
 
-    def make_room(self, pods: int, entries: int, journal: int = 0) -> None:
-        """Make enough free slots for what the kernel may add in one call."""
-        heads = self.heads
-        if heads.item(FREE_PODS) < pods:
+    def make_room(self, pods: int, entries: int, lines: int) -> None:
+        """Grow what is too short for so many new pods and entries, and for a journal of so many lines."""
+        if self.heads.item(FREE_PODS) < pods:
             self._grow_pods(pods)
-        if heads.item(FREE_ENTRIES) < entries:
+        if self.heads.item(FREE_ENTRIES) < entries:
             self._grow_entries(entries)
-        lines = heads.item(JOURNAL_LENGTH) + journal
         if len(self.journal.line) < lines:
             self.journal = Journal(*(grown(array, 0, lines) for array in self.journal))
-            self._state = None
+            self.current = None
         self.fit_scratch(entries)
 
     def fit_columns(self) -> None:
@@ -219,7 +218,7 @@ class Storage:
                 enforced=grown(rows.enforced, 0, count, fill=1),
             )
             self.journal = self.journal._replace(used=grown(self.journal.used, 1, count))
-            self._state = None
+            self.current = None
         if self.intern.wants.need.shape[1] < self.rows.cap.shape[1]:
             self.intern.widen(self.rows.cap.shape[1])
 
@@ -227,11 +226,11 @@ class Storage:
         """Make room for this many cards on every node."""
         if count > self.rows.card.shape[1]:
             rows = self.rows
-            names = ("card", "held", "free", "left", "card_signal")
+            names = ("card", "spec", "held", "free", "left", "card_signal")
             per_card = {name: _widened(getattr(rows, name), count, _fill(name)) for name in names}
             self.rows = rows._replace(**per_card)
             self.journal = self.journal._replace(held=_widened(self.journal.held, count))
-            self._state = None
+            self.current = None
 
     def fit_links(self, cards: int) -> None:
         """Make room for the pair scores of this many cards: only nodes with pair scores need it (`link_between`)."""
@@ -239,13 +238,13 @@ class Storage:
             link = zeros(len(self.rows.link), cards, cards)
             link[:, : self.rows.link.shape[1], : self.rows.link.shape[2]] = self.rows.link
             self.rows = self.rows._replace(link=link)
-            self._state = None
+            self.current = None
 
     def fit_scratch(self, entries: int) -> None:
         old, cards, vendors = self.scratch, self.rows.card.shape[1], len(self.intern.vendors)
         if len(old.order) < cards or len(old.left) < vendors or len(old.picked) < entries:
             self.scratch = _scratch(cards, max(vendors, len(old.left)), max(entries, len(old.picked)))
-            self._state = None
+            self.current = None
 
     def _grow_pods(self, pods: int) -> None:
         first = len(self.book.pod)
@@ -253,14 +252,14 @@ class Storage:
         pod[first:, POD_ROW] = NONE
         _chain(pod, first, POD_ENTRY, self.heads, FREE_POD, FREE_PODS)
         self.book = self.book._replace(pod=pod)
-        self._state = None
+        self.current = None
 
     def _grow_entries(self, entries: int) -> None:
         first = len(self.book.entry)
         entry = grown(self.book.entry, 0, max(64, first + entries))
         _chain(entry, first, ENTRY_NEXT, self.heads, FREE_ENTRY, FREE_ENTRIES)
         self.book = self.book._replace(entry=entry)
-        self._state = None
+        self.current = None
 
 
 def _fill(field: str) -> int:
@@ -288,6 +287,7 @@ def _scratch(cards: int, vendors: int, picked: int) -> Scratch:
         keys=np.zeros((cards, KEYS)),
         picked=zeros(max(16, picked), 3),
         room=zeros(2, cards + 1),
+        zone=np.full(1, NONE, dtype=np.int64),
     )
 
 

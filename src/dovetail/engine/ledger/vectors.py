@@ -12,6 +12,7 @@ from dovetail.engine.ledger.intern import MOST_HARDWARE
 
 BUDGET = 192 * 2**20  # bytes
 MAX_VECTORS = 2048
+FIRST_VECTORS = 512  # memory that is not written costs nothing; copying to a larger array touches all of it again
 
 
 class VectorRoom:
@@ -19,14 +20,16 @@ class VectorRoom:
 
     def __init__(self, rows: int) -> None:
         self._slots: OrderedDict[Hashable, int] = OrderedDict()
+        self.epoch = 0  # grows whenever everything kept is forgotten
         self.resize(rows)
 
     def resize(self, rows: int) -> None:
         """Make room for more rows; everything kept is forgotten."""
         rows = -(-rows // BLOCK) * BLOCK
+        self.epoch += 1
         self._slots.clear()
         self.limit = max(8, min(MAX_VECTORS, BUDGET // (rows * 10)))
-        self.arrays = _arrays(min(64, self.limit), rows)
+        self.arrays = _arrays(min(FIRST_VECTORS, self.limit), rows)
 
     def slot(self, key: Hashable) -> int:
         """The vector of this key: its own, or that of the least recently used key."""
@@ -51,7 +54,12 @@ class VectorRoom:
 
     def forget(self) -> None:
         """Drop all kept values: everything is scored again."""
+        self.epoch += 1
         self.arrays.seen[:] = self.arrays.scored[:] = NONE
+
+    def reset(self, slot: int) -> None:
+        """Drop what is kept in one vector."""
+        self.arrays.seen[slot] = self.arrays.scored[slot] = NONE
 
     def _add_room(self) -> None:
         old = self.arrays
@@ -90,4 +98,6 @@ def _arrays(count: int, rows: int) -> Vectors:
         spoilt=np.zeros(rows, dtype=np.int64),
         stale=np.zeros(quarters, dtype=np.int64),
         example=np.zeros(MOST_HARDWARE, dtype=np.int64),
+        candidates=np.zeros(rows, dtype=np.int64),
+        points=np.zeros(rows),
     )

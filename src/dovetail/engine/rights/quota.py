@@ -5,17 +5,30 @@ Several quotas in one namespace all hold (in HAMi the last one written wins).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
+from dovetail.engine.ledger.in_force import Rule
 from dovetail.engine.ledger.intern import Names
 from dovetail.engine.ledger.ledger import Ledger
 from dovetail.engine.ledger.requests import unlimited
 from dovetail.engine.wording import amount_of
 from dovetail.model.device import Device
 from dovetail.model.pod import Pod, Quota
+from dovetail.model.rights import GPU_COMPUTE, GPU_MEMORY
 from dovetail.policies.rows import Ints
 
 Held = tuple[Device, int, int, int]  # a card, and what a pod has of it: slots, MiB, milli
+
+
+class QuotaUse(NamedTuple):
+    """One limit of a namespace's quota, and what is in use of it, in the unit of the resource."""
+
+    namespace: str
+    quota: str
+    resource: str  # as in the ResourceQuota; `gpu-memory/NVIDIA` and `gpu-compute/NVIDIA` for HAMi's limits
+    used: int
+    hard: int
 
 
 class Quotas:
@@ -38,6 +51,7 @@ class Quotas:
         others = self._of.get(quota.namespace, ())
         self._of[quota.namespace] = sorted((*others, quota), key=lambda one: one.name)  # arrival order does not matter
         self._ledger.attend(self, True)
+        self._ledger.in_force.put(Rule.QUOTA, True)
 
     def drop(self, namespace: str, name: str) -> None:
         left = [quota for quota in self._of.pop(namespace, ()) if quota.name != name]
@@ -46,6 +60,7 @@ class Quotas:
         else:
             self._inside.pop(namespace, None)
         self._ledger.attend(self, bool(self._of))
+        self._ledger.in_force.put(Rule.QUOTA, bool(self._of))
 
     def came(self, pod: Pod, row: int) -> None:
         if pod.namespace in self._inside:
@@ -100,6 +115,18 @@ class Quotas:
                     used = self._device_use(pod.namespace, vendor)[column]
                     parts.append(f"quota {quota.name}: {vendor} {what} {used:,} of {limit:,} {unit} in use")
         return "; ".join(parts)
+
+    def uses(self) -> Iterator[QuotaUse]:
+        """All limits with what is in use of them, by namespace, quota and resource."""
+        for namespace in sorted(self._of):
+            for quota in sorted(self._of[namespace], key=lambda one: one.name):
+                for resource, hard in sorted(quota.hard.items()):
+                    yield QuotaUse(namespace, quota.name, resource, self._used(quota, resource), hard)
+                limits = ((GPU_MEMORY, quota.device_memory_mib), (GPU_COMPUTE, quota.device_compute_milli))
+                for column, (what, by_vendor) in enumerate(limits):
+                    for vendor, hard in sorted(by_vendor.items()):
+                        used = self._device_use(namespace, vendor)[column]
+                        yield QuotaUse(namespace, quota.name, f"{what}/{vendor}", used, hard)
 
     def _used(self, quota: Quota, resource: str) -> int:
         """The use by pods that hold a node, and by waiting pods that exist already."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 
 from dovetail.engine.ledger.ledger import Ledger
 from dovetail.model.pod import Group, Pod, tenant_of
 from dovetail.model.units import WHOLE_CARD
 from dovetail.policies.orders import JobFacts
 
+MAX_FAILED_GROUPS = 100_000  # waiting groups whose last try is remembered
 MAX_STOPPED_JOBS = 10_000  # stopped jobs that are kept until they come back
 
 
@@ -25,6 +26,13 @@ def gpus_of(pod: Pod) -> float:
     """
     asks = (ask for container in pod.containers for ask in container.asks)
     return sum(ask.count * (ask.compute_milli or WHOLE_CARD) for ask in asks) / WHOLE_CARD
+
+
+def facts_of(group: Group) -> JobFacts:
+    """What is known of a waiting group without counting GPU time."""
+    pods = group.pods
+    created, priority = min(pod.created for pod in pods), max(pod.priority for pod in pods)
+    return JobFacts(created, priority, tenant_of(pods[0]), length=group.length)
 
 
 @dataclass(slots=True)
@@ -43,6 +51,8 @@ class AttainedService:
         self._ledger = ledger
         self._accounts: dict[str, _Account] = {}  # job -> its GPU time and stops
         self.stopping: dict[str, str] = {}  # UID of a pod that was told to stop and has not ended -> its job
+        self._failed: dict[str, float] = {}  # waiting group -> when it last found no place, the oldest first
+        self.share_of: Callable[[Pod], float] = lambda pod: 0.0  # the dominant share of the pod's queue
         self._stopped: dict[str, None] = {}  # jobs that hold nothing because they were stopped, oldest first
         self.attends = False
         self.now = 0.0
@@ -79,7 +89,7 @@ class AttainedService:
         Pods of one job that are stopped together count as one stop.
         """
         job = job_of(pod)
-        if job not in self.stopping.values():
+        if self.attends and job not in self.stopping.values():
             self._settled(job).stops += 1
         self.stopping[pod.uid] = job
 
@@ -104,17 +114,27 @@ class AttainedService:
                 del self._accounts[oldest]
 
     def of(self, group: Group) -> JobFacts:
-        pods = group.pods
         account = self._account(group.name)
-        return JobFacts(
-            min(pod.created for pod in pods),
-            max(pod.priority for pod in pods),
-            tenant_of(pods[0]),
-            account.service,
-            account.gpus,
-            account.stops,
-            group.length,
+        return replace(
+            facts_of(group),
+            service=account.service,
+            gpus=account.gpus,
+            stops=account.stops,
+            failed=self._failed.get(group.name),
+            queue_share=self.share_of(group.pods[0]),
         )
+
+    def fail(self, name: str) -> None:
+        """Note that the group found no place now."""
+        if self.attends:
+            self._failed.pop(name, None)
+            self._failed[name] = self.now
+            if len(self._failed) > MAX_FAILED_GROUPS:
+                del self._failed[next(iter(self._failed))]
+
+    def succeed(self, name: str) -> None:
+        """Drop the note: the group has its place, or is gone."""
+        self._failed.pop(name, None)
 
     def of_held(self, pod: Pod) -> JobFacts:
         account = self._account(job_of(pod))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from dovetail.engine.ledger.remembered import Remembered
 from dovetail.engine.rules.affinity_terms import Labels, Shelves
 from dovetail.model.pod import Pod
 from dovetail.model.relations import Selector, SpreadConstraint
@@ -16,6 +17,7 @@ HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 DEFAULT_SKEWS = ((HOSTNAME, 3), (ZONE, 5))  # node label, maxSkew
 SERVICE = "Service"
 MAX_KEPT_CONSTRAINTS = 10_000
+MAX_CONSTRAINT_BYTES = 16 << 20  # of the pods' labels and these constraints
 
 Constraints = tuple[SpreadConstraint, ...]
 
@@ -46,7 +48,8 @@ class DefaultSpread:
     def __init__(self) -> None:
         self._services: defaultdict[str, _Services] = defaultdict(_Services)  # namespace -> its Services
         self._makers: dict[str, Selector] = {}  # "ReplicaSet/namespace/name" -> its selector
-        self._kept: dict[tuple[object, ...], Constraints] = {}  # what they depend on -> constraints
+        # what they depend on -> constraints
+        self._kept: Remembered[tuple[object, ...], Constraints] = Remembered(MAX_KEPT_CONSTRAINTS, MAX_CONSTRAINT_BYTES)
 
     def set_selector(self, kind: str, namespace: str, name: str, selector: Selector | None) -> None:
         """Store a selector. None: the object is gone, or selects no pods."""
@@ -71,9 +74,8 @@ class DefaultSpread:
         key = (pod.namespace, pod.maker, frozenset(pod.labels.items()))
         kept = self._kept.get(key)
         if kept is None:
-            if len(self._kept) >= MAX_KEPT_CONSTRAINTS:
-                self._kept.clear()
-            kept = self._kept[key] = self._made(pod)
+            made = self._made(pod)
+            kept = self._kept.remember(key, made, (key, made))
         return kept
 
     def _made(self, pod: Pod) -> Constraints:

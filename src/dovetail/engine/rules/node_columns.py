@@ -14,15 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.engine.ledger.ledger import Ledger
-from dovetail.model.node import Node, Taint
+from dovetail.engine.ledger.remembered import Remembered
+from dovetail.model.node import PREFER_NO_SCHEDULE, Node, Taint
 from dovetail.model.rules import NodeRules, Toleration
 from dovetail.policies.rows import ACTIVE, NODE_FLAGS, Ints
 
 Flags = npt.NDArray[np.bool_]
 
 MAX_KEPT_ARRAYS = 1_000  # arrays
+MAX_NODE_FACT_BYTES = 32 << 20  # of these arrays, and of the rules that they are answers to
 LONGEST_LOG = 100_000
-PREFER = "PreferNoSchedule"
 
 
 @dataclass(slots=True)
@@ -44,6 +45,19 @@ class _KeptArray:
     seen: int
 
 
+class _KeptArrays(Remembered[Hashable, _KeptArray]):
+    """Arrays by what they are answers to. The numbers of a label's values are dropped with the label's array."""
+
+    def __init__(self, values: dict[str, dict[str, int]]) -> None:
+        super().__init__(MAX_KEPT_ARRAYS, MAX_NODE_FACT_BYTES)
+        self._values = values
+
+    def forget(self, key: Hashable) -> None:
+        super().forget(key)
+        if isinstance(key, tuple) and key[0] == "label":
+            self._values.pop(key[1], None)
+
+
 class NodeFacts:
     """Facts about labels, taints and images of all nodes."""
 
@@ -52,8 +66,8 @@ class NodeFacts:
         self._written = -1
         self._nodes: list[Node | None] = []  # by row; None = no active node
         self._log: list[int] = []  # rows in the order in which they changed
-        self._kept: dict[Hashable, _KeptArray] = {}  # least recently used first
         self._values: dict[str, dict[str, int]] = {}  # label -> its values, numbered from 1
+        self._kept = _KeptArrays(self._values)  # least recently used first
         self.active: Flags = np.zeros(0, dtype=np.bool_)
         self.changes = 0  # grows whenever a node changed
         self.avoided: Counter[Taint] = Counter()  # PreferNoSchedule taints -> nodes that have it
@@ -106,7 +120,7 @@ class NodeFacts:
 
     def _avoid(self, node: Node, nodes: int) -> None:
         for taint in node.taints:
-            if taint.effect == PREFER:
+            if taint.effect == PREFER_NO_SCHEDULE:
                 self.avoided[taint] += nodes
                 if not self.avoided[taint]:
                     del self.avoided[taint]
@@ -114,13 +128,12 @@ class NodeFacts:
     def of(self, key: Hashable, fact: Callable[[Node], int], dtype: type) -> npt.NDArray[Any]:
         """The value of `fact` for every active node, 0 for the others. Equal keys mean equal facts."""
         self.refresh()
-        kept = self._kept.pop(key, None)
+        kept = self._kept.get(key)
         if kept is None:
-            values = [0 if node is None else fact(node) for node in self._nodes]
-            kept = _KeptArray(np.array(values, dtype=dtype), len(self._log))
-            while len(self._kept) >= MAX_KEPT_ARRAYS:
-                self._drop(next(iter(self._kept)))
-        self._kept[key] = kept
+            array: npt.NDArray[Any] = np.array([0 if node is None else fact(node) for node in self._nodes], dtype=dtype)
+            kept = self._kept.remember(key, _KeptArray(array, len(self._log)), (key, array))
+        else:
+            self._kept.renew(key)
         missing = len(self._nodes) - len(kept.array)
         if missing:
             kept.array = np.concatenate([kept.array, np.zeros(missing, dtype=dtype)])
@@ -131,18 +144,16 @@ class NodeFacts:
             kept.seen = len(self._log)
         return kept.array
 
-    def _drop(self, key: Hashable) -> None:
-        """Drop an array. The numbers of a label's values are dropped with their array."""
-        del self._kept[key]
-        if isinstance(key, tuple) and key[0] == "label":
-            self._values.pop(key[1], None)
+    def drop(self, key: Hashable) -> None:
+        """Drop a kept array: the meaning of its numbers has changed."""
+        self._kept.forget(key)
 
     def domains(self, label: str) -> tuple[Ints, int]:
         """By row the number of the node's value of the label, 0 = none; and the highest number plus one."""
         values = self._values.get(label)
         if values is None or len(values) > 2 * len(self._nodes) + 1_000:  # values of nodes that are long gone
+            self._kept.forget(("label", label))
             values = self._values[label] = {}
-            self._kept.pop(("label", label), None)
 
         def number(node: Node, values: dict[str, int] = values) -> int:
             value = node.labels.get(label)
@@ -166,7 +177,9 @@ class NodeFacts:
         """By row the number of PreferNoSchedule taints that are not tolerated."""
 
         def count(node: Node) -> int:
-            return sum(t.effect == PREFER and not any(one.tolerates(t) for one in tolerations) for t in node.taints)
+            return sum(
+                t.effect == PREFER_NO_SCHEDULE and not any(one.tolerates(t) for one in tolerations) for t in node.taints
+            )
 
         array: Ints = self.of(("disliked", tolerations), count, np.int64)
         return array

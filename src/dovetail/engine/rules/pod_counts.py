@@ -16,15 +16,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dovetail.engine.ledger.in_force import Rule
 from dovetail.engine.ledger.intern import grown
 from dovetail.engine.ledger.ledger import Ledger
+from dovetail.engine.ledger.remembered import Remembered
 from dovetail.engine.rules.affinity_terms import Labels, Pair, Spots, TermTable, add, anchors
 from dovetail.engine.rules.node_columns import NodeFacts
 from dovetail.model.pod import Pod
 from dovetail.model.relations import NO_RELATIONS, HostPort, PodTerm, Selector
 from dovetail.policies.rows import Ints
 
-MOST_BYTES = 64 << 20  # of kept censuses
+MOST_BYTES = 32 << 20  # of kept censuses and their questions
 MAX_CENSUSES = 512  # kept; selectors that tenants write are large, and to count again is cheap
 MAX_LOGGED = 8_192  # labels of the pods in the log, each pod counted as one more: 3 MiB at most
 FEW_CHANGES = 64  # so many are always cheaper than to count the crowds again
@@ -117,12 +119,13 @@ class Neighbours:
         self.together = TermTable()  # required affinity
         self.liked = TermTable()  # preferred affinity
         self.disliked = TermTable()  # preferred anti-affinity
-        self.quiet = True  # no pod has any of these terms
+        self._ledger.in_force.put(Rule.POD_TERM, False)
         self._ports: dict[tuple[str, int], dict[str, Spots]] = {}  # (protocol, port) -> address -> rows
         self._crowds: dict[tuple[str, frozenset[Pair], bool], Crowd] = {}
         self._by_label: dict[Pair, dict[Crowd, None]] = {}
         self._changes = ChangeLog()
-        self._censuses: dict[Question, Census] = {}  # least recently asked first
+        # least recently asked first
+        self._censuses: Remembered[Question, Census] = Remembered(MAX_CENSUSES, MOST_BYTES)
 
     def start(self) -> None:
         """Count the crowds; from now on it is called for all pods."""
@@ -149,7 +152,8 @@ class Neighbours:
             ):
                 for term in terms:
                     index.add(term, row, count)
-            self.quiet = not any(map(len, (self.against, self.together, self.liked, self.disliked)))
+            has_terms = any(map(len, (self.against, self.together, self.liked, self.disliked)))
+            self._ledger.in_force.put(Rule.POD_TERM, has_terms)
             for port in relations.ports:
                 self._use(port, row, count)
         if self.active:
@@ -173,7 +177,7 @@ class Neighbours:
     def _namespaces_changed(self) -> None:
         for question in list(self._censuses):
             if any(sought.namespace_selector is not None for sought in question.sought):
-                del self._censuses[question]
+                self._censuses.forget(question)
 
     # ---- host ports ---------------------------------------------------------------------------------------------
 
@@ -199,10 +203,12 @@ class Neighbours:
         """By row the number of pods that the question matches. Read-only; valid until a pod arrives or leaves."""
         self.start()
         rows = len(self._ledger.nodes)
-        census = self._censuses.pop(question, None)
-        if census is None or not self._update(census, question):
+        census = self._censuses.get(question)
+        if census is not None and self._update(census, question):
+            self._censuses.renew(question)
+        else:
             census = self._take(question, rows)
-        self._censuses[question] = census
+            self._censuses.remember(question, census, (question, census.at))
         census.at = grown(census.at, 0, rows)
         return census.at[:rows]
 
@@ -219,8 +225,6 @@ class Neighbours:
         return True
 
     def _take(self, question: Question, rows: int) -> Census:
-        while len(self._censuses) >= min(MAX_CENSUSES, MOST_BYTES // (8 * rows + 1) + 1):
-            del self._censuses[next(iter(self._censuses))]
         found = [
             spot
             for crowd in self._candidates(question.first)
@@ -234,16 +238,23 @@ class Neighbours:
         return Census(at, self._changes.end)
 
     def _most_candidates(self, selector: Selector | None) -> int:
-        pairs = anchors(selector)
+        pairs = self._rarest(selector)
         return sum(len(self._by_label.get(pair, ())) for pair in pairs) if pairs else len(self._crowds)
 
     def _candidates(self, selector: Selector | None) -> Iterator[Crowd]:
         if selector is None:
             return
-        if not anchors(selector):
+        pairs = self._rarest(selector)
+        if not pairs:
             yield from self._crowds.values()
-        for pair in anchors(selector):
+        for pair in pairs:
             yield from self._by_label.get(pair, ())
+
+    def _rarest(self, selector: Selector | None) -> tuple[Pair, ...]:
+        """As `anchors`: of several labels that a matching pod must have, the one that the fewest crowds have."""
+        if selector is None or len(selector.labels) < 2:
+            return anchors(selector)
+        return (min(selector.labels, key=lambda pair: len(self._by_label.get(pair, ()))),)
 
     def _count(self, pod: Pod, row: int, count: int) -> None:
         key = (pod.namespace, frozenset(pod.labels.items()), pod.leaving)

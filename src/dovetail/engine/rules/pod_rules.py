@@ -6,12 +6,14 @@ Preferences come first and the policy decides among the best nodes, unless the p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 
 from dovetail.engine.kernel.build import Kernel
-from dovetail.engine.kernel.state import FRESH, INACTIVE, OWN, Batch, Floats
+from dovetail.engine.kernel.state import FRESH, INACTIVE, OWN, Batch
+from dovetail.engine.ledger.in_force import ABOUT_PODS_AND_NODES, Rule
 from dovetail.engine.ledger.ledger import Ledger
 from dovetail.engine.ledger.requests import Requests, unlimited
 from dovetail.engine.rules.affinity_spread import Relational
@@ -21,8 +23,7 @@ from dovetail.engine.rules.preferences import Preferred
 from dovetail.engine.rules.volumes import Volumes
 from dovetail.model.pod import Pod, Profile
 from dovetail.model.reason import Reason
-from dovetail.model.relations import NO_PREFERENCES, NO_RELATIONS
-from dovetail.policies.rows import Bytes, Ints
+from dovetail.policies.rows import Bytes, Floats, Ints
 from dovetail.policies.table import NODE_POLICIES
 
 
@@ -35,8 +36,8 @@ class Related:
         self.relational = Relational(ledger, self.neighbours)
         self.preferred = Preferred(ledger, self.neighbours)
         self.volumes = Volumes(ledger)
+        self._outside: Bytes | None = None  # [row]: not 0 = no pod may go there now
         ledger.witnesses += [self.neighbours, self.volumes]
-        self._looked_at, self._avoided = -1, False  # version of the nodes; whether one has a PreferNoSchedule taint
 
     def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> None:
         """Store the labels of a namespace; None = it is gone."""
@@ -45,21 +46,31 @@ class Related:
         else:
             self.neighbours.set_namespace(name, labels)
 
+    @contextmanager
+    def confined(self, rows: Flags | None, reason: int = INACTIVE) -> Iterator[None]:
+        """Until the end of the block, place pods on these rows only; None = on all rows.
+
+        `reason`: why the other rows refuse pods; INACTIVE = they are not counted.
+        """
+        before, self._outside = self._outside, None if rows is None else np.where(rows, 0, reason).astype(np.uint8)
+        self._ledger.in_force.put(Rule.CONFINEMENT, self._outside is not None)
+        try:
+            yield
+        finally:
+            self._outside = before
+            self._ledger.in_force.put(Rule.CONFINEMENT, before is not None)
+
+    @property
+    def is_confined(self) -> bool:
+        return self._outside is not None
+
     def concerns(self, pod: Pod) -> bool:
-        """Whether the pod must be placed by `batch`. Called for every pod, so it is cheap if there are no rules."""
-        plain = pod.relations is NO_RELATIONS and pod.preferences is NO_PREFERENCES and not pod.profile.default_spread
-        if plain and self._calm():
+        """Whether the pod must be placed by `batch`."""
+        if self._outside is not None:
+            return True
+        if pod.is_plain and self._ledger.in_force.isdisjoint(ABOUT_PODS_AND_NODES):
             return False
         return self.restricts(pod) or self.preferred.concerns(pod)
-
-    def _calm(self) -> bool:
-        """Whether no pod has terms about other pods, and no node has a PreferNoSchedule taint."""
-        written = self._ledger.places.written
-        if written != self._looked_at:
-            facts = self.neighbours.facts
-            facts.refresh()
-            self._looked_at, self._avoided = written, bool(facts.avoided)
-        return self.neighbours.quiet and not self._avoided
 
     def restricts(self, pod: Pod) -> bool:
         """Whether nodes may refuse the pod because of other pods or volumes."""
@@ -76,6 +87,8 @@ class Related:
             found = self.relational.refusals(pod)
         if self.volumes.concerns(pod):
             found = np.where(found != 0, found, self.volumes.refusals(pod)).astype(np.uint8)
+        if self._outside is not None:
+            found = np.where(self._outside != 0, self._outside, found).astype(np.uint8)
         return found
 
     def wakes(self, waiting: Pod, changed: Pod) -> bool:
@@ -86,7 +99,7 @@ class Related:
     def batch(self, pod: Pod) -> Batch:
         """A batch of this pod, with a mask for its rules and preferences."""
         refusals = self.refusals(pod)
-        batch = self._alone(pod, refusals)
+        batch = self.alone(pod, refusals)
         if self.preferred.concerns(pod):
             others = self._not_preferred(pod, batch)
             self._ledger.places.write_own_mask(pod.node_rules, np.where(refusals != 0, refusals, others))
@@ -99,12 +112,13 @@ class Related:
 
     def codes(self, pod: Pod, under_quota: bool = True) -> Bytes:
         """[row]: 0 if the node would take the pod, else one of the kernel's reasons: the first found."""
-        batch = self._alone(pod, self.refusals(pod))
+        batch = self.alone(pod, self.refusals(pod))
         if not under_quota:
             batch = batch._replace(quota=unlimited(self._ledger.intern.vendors))
         return self._survey(pod, batch)[0].copy()
 
-    def _alone(self, pod: Pod, refusals: Bytes) -> Batch:
+    def alone(self, pod: Pod, refusals: Bytes) -> Batch:
+        """A batch of this pod, with these refusals of rows beside those of its node rules."""
         signature = self._requests.signature(pod)
         plain = self._requests.batch([pod], [signature], [(1, 1)])
         own = np.full(1, FRESH, dtype=np.int64)
@@ -115,7 +129,8 @@ class Related:
         """[row]: 0 or why the node cannot take the pod; and its score. The next call overwrites both."""
         ledger, size = self._ledger, len(self._ledger.nodes)
         ledger.make_room(1, len(batch.taken), 1)
-        survey = self._kernel(pod.profile).survey  # first: it may make new tables for the policy
+        profile = self._requests.in_force(pod.profile)
+        survey = self._kernel(profile).survey  # first: it may make new tables for the policy
         state = ledger.state()
         survey(state, batch)
         return state.vectors.refused[FRESH, :size], state.vectors.score[FRESH, :size]
@@ -135,7 +150,7 @@ class Related:
         points, weight = self.preferred.points(pod, fits, pod.profile.preferences), pod.profile.policy_weight
         if not weight:
             return points
-        in_points = NODE_POLICIES[pod.profile.node].in_points
+        in_points = NODE_POLICIES[self._requests.in_force(pod.profile).node].in_points
         return points + weight * (whole(scores, fits) if in_points else percent(scores, fits))
 
 

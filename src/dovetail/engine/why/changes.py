@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from dovetail.engine.ledger.intern import takes_idle_cards
 from dovetail.engine.wording import amount_of, pod_term, resource_title, unit_of
 from dovetail.model.node import CPU, MEMORY, STORAGE, Node, Taint
 from dovetail.model.pod import CardResources, Container, DeviceAsk, DeviceRules, Pod, at_once
@@ -147,7 +148,7 @@ def taints_tolerated(pod: Pod, nodes: Iterable[Node]) -> Iterator[SuggestedChang
 def other_policies(pod: Pod, alone: bool) -> Iterator[SuggestedChange]:
     """Other policies. A GPU policy matters for several cards or pods; a node policy only if other pods follow."""
     asks = [ask for container in pod.containers for ask in container.asks]
-    picky = any(DEVICE_POLICIES[name].idle_only for name in pod.profile.device)
+    picky = takes_idle_cards(pod) or any(DEVICE_POLICIES[name].idle_only for name in pod.profile.device)
     any_card_will_do = alone and not picky and len(asks) <= 1 and all(ask.count == 1 for ask in asks)
     joint = NODE_POLICIES[pod.profile.node].offer is not None  # such a policy uses no GPU policy
     for name in DEVICE_POLICIES:

@@ -18,10 +18,11 @@ from dovetail.engine.why.tally import Tally, first_without_cards, tally_ask
 from dovetail.engine.why.verdict import Verdict, counted, lacking, nearest, refusing
 from dovetail.engine.wording import Fact, Lacking, affinity_fact, amount_of, relation_fact, resource_title
 from dovetail.model.decision import Decision
+from dovetail.model.device import type_matches
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason, hami_name, sentence
-from dovetail.policies.rows import ASK_COUNT, ASK_VENDOR, DRAW, FIRST_ASK, LAST_ASK, Ints
+from dovetail.policies.rows import ASK_COUNT, ASK_VENDOR, DRAW, FIRST_ASK, LAST_ASK, POSTPONED, Ints
 from dovetail.policies.table import NODE_POLICIES
 
 
@@ -51,7 +52,8 @@ def fits_on(scheduler: Scheduler, pod: Pod, nodes: Iterable[str]) -> bool:
 def explain(scheduler: Scheduler, pod: Pod, decision: Decision | None = None) -> Explanation:
     """The explanation for one pod that is not in the ledger (yet)."""
     found = with_preferences(scheduler, pod, verdicts(scheduler, pod))
-    sign = -1 if NODE_POLICIES[pod.profile.node].lowest_wins else 1
+    policy = NODE_POLICIES[scheduler.requests.in_force(pod.profile).node]
+    sign = -1 if policy.lowest_wins else 1
     ranked = sorted(found, key=lambda v: (v.reason != Reason.OK, -sign * (v.score or 0.0), v.node))
     miss = nearest(found)
     beyond = beyond_all(scheduler, pod) if miss is not None else ()
@@ -60,7 +62,8 @@ def explain(scheduler: Scheduler, pod: Pod, decision: Decision | None = None) ->
 
 def with_preferences(scheduler: Scheduler, pod: Pod, found: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
     """The verdicts with scores that include the pod's preferences, if its policy counts in the same points."""
-    counts = pod.profile.policy_weight and NODE_POLICIES[pod.profile.node].in_points
+    policy = NODE_POLICIES[scheduler.requests.in_force(pod.profile).node]
+    counts = pod.profile.policy_weight and policy.in_points
     if not counts or not scheduler.related.preferred.concerns(pod):
         return found
     row_of, size = scheduler.ledger.row_of, len(scheduler.ledger.nodes)
@@ -73,29 +76,44 @@ def with_preferences(scheduler: Scheduler, pod: Pod, found: tuple[Verdict, ...])
     )
 
 
+def within_queue(scheduler: Scheduler, pod: Pod) -> Pod:
+    """The pod as it is placed: without the GPU models of which its queue may not have as many as it asks for."""
+    queues = scheduler.placer.queues
+    return queues.within(pod) if queues.active else pod
+
+
 class Look:
     """Checks one pod against nodes. Valid until the ledger changes."""
 
     def __init__(self, scheduler: Scheduler, pod: Pod) -> None:
+        self._as_asked, pod = pod, within_queue(scheduler, pod)
         self.scheduler, self.pod, self.ledger = scheduler, pod, scheduler.ledger
-        policy = NODE_POLICIES[pod.profile.node]
+        profile = scheduler.requests.in_force(pod.profile)
+        self.policy = policy = NODE_POLICIES[profile.node]
         peers = self.ledger.peers(self.ledger.owner(pod)) if policy.counts_owner else NO_OWNER
         self.shape = scheduler.intern.shape(pod, peers)
         self.ledger.make_room(0, sum(ask.count for container in pod.containers for ask in container.asks))
-        self.lens: Lens = scheduler.lens(pod.profile)
+        self.lens: Lens = scheduler.lens(profile)
         self.state = self.ledger.state()
         self.draw = scheduler.requests.draw(pod.key)
-        self.args: Ints = scheduler.requests.arguments(pod.profile.node)
+        self.args: Ints = scheduler.requests.arguments(profile.node)
         self.args[DRAW] = self.draw
         vendors = scheduler.intern.vendors
         quotas = scheduler.quotas
         self.quota = quotas.allowance(pod, vendors) if quotas.apply_to(pod) else unlimited(vendors)
-        self.refusals = scheduler.related.refusals(pod) if scheduler.related.restricts(pod) else None
+        related = scheduler.related
+        self.refusals = related.refusals(pod) if related.is_confined or related.restricts(pod) else None
 
     @cached_property
     def device_limits(self) -> str:
         """The same for all nodes, and slow if many pods share the quota, hence cached."""
         return self.scheduler.quotas.device_limits(self.pod)
+
+    @cached_property
+    def model_limits(self) -> dict[str, str]:
+        """GPU model -> why the pod's queue may not have as many as it asks for."""
+        queues = self.scheduler.placer.queues
+        return queues.model_limits(self._as_asked) if queues.active else {}
 
     def rows(self) -> list[int]:
         """Rows of the nodes to check, by name: all active nodes; for a DaemonSet's pod its own node."""
@@ -104,14 +122,29 @@ class Look:
         return [rows[own]] if own in rows else list(rows.values())
 
     def all_nodes(self) -> tuple[Verdict, ...]:
-        return tuple(self.node(self.ledger.nodes[row], row) for row in self.rows())
+        return self._normalised(tuple(self.node(self.ledger.nodes[row], row) for row in self.rows()))
+
+    def _normalised(self, found: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
+        """The verdicts with final scores, if the policy makes them from all nodes that fit."""
+        normalise = self.policy.normalise
+        fitting = [n for n, one in enumerate(found) if one.reason == Reason.OK]
+        if normalise is None or not fitting:
+            return found
+        candidates = np.array([self.ledger.row_of[found[n].node] for n in fitting], dtype=np.int64)
+        points = np.array([found[n].score for n in fitting], dtype=np.float64)
+        normalise(self.state.rows, candidates, len(fitting), self.state.wants, self.shape, self.args, points)
+        final = list(found)
+        for n, score in zip(fitting, points.tolist(), strict=True):
+            final[n] = replace(final[n], score=score)
+        return tuple(final)
 
     def node(self, node: Node, row: int) -> Verdict:
         broken = tuple(self.pod.node_rules.refusals(node.static))
         related = self._related(row)
         if broken or related:
             reason = broken[0] if broken else related
-            one_rule = len(broken) + bool(related) == 1 and self._has_room(node, row)
+            one_rule = len(broken) + bool(related) == 1 and reason is not Reason.OTHER_DOMAIN
+            one_rule = one_rule and self._has_room(node, row)
             return Verdict(node.name, reason, self._rule(node, row, reason), hami_name(reason), one_rule=one_rule)
         return self._room(node, row)
 
@@ -136,6 +169,9 @@ class Look:
                 devices = self.ledger.devices(row)
                 return self._by_cards(node, tally_ask(self.state, self.lens, row, self.shape, a, self.draw, devices))
         score = float(self.lens.points(self.state, row, self.shape, self.args))
+        if score <= POSTPONED:
+            fact = Fact(sentence(Reason.POSTPONED))
+            return Verdict(node.name, Reason.POSTPONED, fact, hami_name(Reason.POSTPONED))
         return Verdict(node.name, Reason.OK, Fact(sentence(Reason.OK)), score=score)
 
     def _rule(self, node: Node, row: int, reason: Reason) -> Fact:
@@ -193,5 +229,6 @@ class Look:
             fact = replace(fact, what=f"{fact.what}: {self.device_limits}")
         if found.reason == Reason.CARD_TYPE:
             models = dict.fromkeys(device.model for device in node.devices)
-            fact = replace(fact, have=", ".join(models))
+            limits = [text for model, text in self.model_limits.items() if any(type_matches(m, model) for m in models)]
+            fact = replace(fact, what=limits[0]) if limits else replace(fact, have=", ".join(models))
         return Verdict(node.name, found.reason, fact, found.hami, None, found.cards, found.shortfall)

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dovetail.engine.kernel.state import Floats
 from dovetail.engine.scheduler import Scheduler
-from dovetail.engine.why.explain import Look
+from dovetail.engine.why.explain import Look, within_queue
 from dovetail.engine.why.verdict import NEAR_SHORTFALL, Verdict, lacking
 from dovetail.engine.wording import Fact, Lacking
 from dovetail.model.pod import Pod
@@ -33,6 +32,7 @@ from dovetail.policies.rows import (
     NODE_FLAGS,
     UUID,
     Bytes,
+    Floats,
 )
 
 MOST_LOOKS = 64  # kinds of node state checked card by card; 0.3 ms each with eight cards
@@ -58,7 +58,7 @@ class Findings(NamedTuple):
 
 def find(scheduler: Scheduler, pod: Pod, looks: int = MOST_LOOKS) -> Findings:
     """What the nodes lack: equal to `lacking(verdicts(scheduler, pod))` if they have at most `looks` kinds of state."""
-    codes = scheduler.related.codes(pod)
+    codes = scheduler.related.codes(within_queue(scheduler, pod))
     look = Look(scheduler, pod)
     rows = np.array(look.rows(), dtype=np.int64)
     if not len(rows) or (codes[rows] == 0).any():

@@ -1,4 +1,4 @@
-"""The quota or claim because of which no node can take a pod: for plans, explanations and conditions."""
+"""The quota, queue or claim because of which no node can take a pod: for plans, explanations and conditions."""
 
 from __future__ import annotations
 
@@ -25,9 +25,12 @@ def exceeded(scheduler: Scheduler, pod: Pod) -> str:
 
 
 def refused_by(scheduler: Scheduler, pod: Pod, reason: Reason) -> str:
-    """The quota or claim because of which no node can take the pod; "" = there is none."""
+    """The quota, queue or claim because of which no node can take the pod; "" = there is none."""
     if reason == Reason.QUOTA:
         return exceeded(scheduler, pod)
+    if reason in (Reason.QUEUE_CEILING, Reason.QUEUE_BORROWING):
+        refused = scheduler.placer.queues.refusal(pod)
+        return refused.message if refused is not None else ""
     return scheduler.related.volumes.why_refused(pod, reason)
 
 

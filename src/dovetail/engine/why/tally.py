@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from dovetail.engine.kernel.build import Lens
-from dovetail.engine.kernel.choose import slack
-from dovetail.engine.kernel.fit import card_refusal, vendor_cards
+from dovetail.engine.kernel.choose import is_bound, slack
+from dovetail.engine.kernel.fit import card_refusal, only_idle, vendor_cards
 from dovetail.engine.kernel.state import NONE, STYLE_IDLE_ONLY, State
 from dovetail.engine.wording import Fact
 from dovetail.model.device import Device
@@ -18,14 +18,12 @@ from dovetail.policies.rows import (
     ASK_COMPUTE,
     ASK_COUNT,
     ASK_KIND,
-    ASK_RULE,
     ASK_VENDOR,
     CARD_MEMORY,
     COMPUTE,
     FIRST_ASK,
     LAST_ASK,
     NUMA,
-    NUMA_BIND,
     Ints,
     Rows,
     Wants,
@@ -87,7 +85,7 @@ def tally_ask(
     held, left = work.trial if wants.ask[ask, ASK_KIND] == 0 else work.run, work.left
     vendor = wants.ask[ask, ASK_VENDOR]
     memory_left, compute_left = int(left[vendor, 0]), int(left[vendor, 1])
-    bound = wants.rule[wants.ask[ask, ASK_RULE], NUMA_BIND]
+    bound = is_bound(rows, wants, row, ask)
     counts: Counter[Reason] = Counter()
     cards: list[_Card] = []
     numa, collected = None, 0
@@ -99,7 +97,15 @@ def tally_ask(
             memory_left, compute_left = int(left[vendor, 0]), int(left[vendor, 1])  # and use no quota any more
         spare, idle = slack(rows, row, d, held, work, CARD_MEMORY), slack(rows, row, d, held, work, COMPUTE)
         code = card_refusal(
-            rows, wants, row, d, ask, held, lens.style[STYLE_IDLE_ONLY], memory_left + spare, compute_left + idle
+            rows,
+            wants,
+            row,
+            d,
+            ask,
+            held,
+            only_idle(wants, ask, lens.style[STYLE_IDLE_ONLY]),
+            memory_left + spare,
+            compute_left + idle,
         )
         reason = Reason(code)
         if reason == Reason.OK:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.usage import NodeUse, usage
 from dovetail.engine.why.explain import verdicts
-from dovetail.engine.why.gathering import Gathering, gathered, incomplete, is_gang, waiting
+from dovetail.engine.why.gathering import Gathering, by_rules, gathered, incomplete, is_gang, waiting
 from dovetail.engine.why.refused import asks_nodes, only_device_quota, refused_by
 from dovetail.engine.why.verdict import Verdict, blocking, lacking
 from dovetail.engine.wording import in_one_sentence
@@ -17,8 +18,10 @@ from dovetail.model.events import Warn
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod
 from dovetail.model.reason import POD_LEVEL_REASONS, Reason, sentence
-from dovetail.whatif.rounds import decide
+from dovetail.whatif.preempting import Eviction, decide_all
 from dovetail.whatif.situation import EngineOptions, Situation, start
+
+DOMAIN_REASONS = (Reason.NO_DOMAIN, Reason.DOMAINS_TOO_FEW)  # what nodes lack says more
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,21 @@ class PlannedPod:
         if self.lack.only_quota:
             return Reason.QUOTA
         if self.lack.gathering is not None and not asks_nodes(self.decision.reason):  # it waits for the next member
-            return Reason.GROUP_NOT_PLACED if asks_nodes(self.lack.cause) else self.lack.cause
-        return blocking(self.decision.reason, self.lack.verdicts)
+            return self._of_gang if asks_nodes(self.lack.cause) else self.lack.cause
+        return blocking(self.own_reason, self.lack.verdicts)
+
+    @property
+    def own_reason(self) -> Reason:
+        """Why the pod waits by itself: a member beyond the minimum of a gang with rules waits for no other."""
+        reason, cause = self.decision.reason, self.lack.cause
+        if self.group.is_plain or self.lack.gathering is not None:
+            return reason
+        return cause if reason == Reason.GROUP_NOT_PLACED or not asks_nodes(cause) else reason
+
+    @property
+    def _of_gang(self) -> Reason:
+        """Why the gang waits: for its domain, or for room."""
+        return self.decision.reason if self.decision.reason in DOMAIN_REASONS else Reason.GROUP_NOT_PLACED
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +79,7 @@ class Plan:
     before: tuple[NodeUse, ...]
     after: tuple[NodeUse, ...]
     warnings: tuple[Warn, ...] = ()  # what the engine found wrong with running pods
+    evictions: tuple[Eviction, ...] = ()  # running pods that would be stopped, in the order of the decisions
 
     @property
     def placed(self) -> list[PlannedPod]:
@@ -81,19 +98,21 @@ def plan(situation: Situation, options: EngineOptions) -> Plan:
     """Place everything, in the order of the groups, and find what every pending pod lacks at the end."""
     scheduler, warnings = start(situation, options)
     before = usage(scheduler)
-    decisions = iter(decide(scheduler, situation.groups))
+    decided = decide_all(scheduler, situation.groups, options.now)
+    decisions = iter(decided.decisions)
     outcomes = []
     for group in situation.groups:
         late = waiting(scheduler, group)
         outcomes += [PlannedPod(pod, late, next(decisions)) for pod in group.pods]
     used = {outcome.decision.node for outcome in outcomes if outcome.decision.placed}
+    used |= {eviction.node for eviction in decided.evictions}
     after = usage(scheduler, {use.node.name: use for use in before if use.node.name not in used})
-    return Plan(tuple(_with_lacks(scheduler, outcomes)), before, after, warnings)
+    return Plan(tuple(_with_lacks(scheduler, outcomes)), before, after, warnings, decided.evictions)
 
 
 def why_pending(outcome: PlannedPod) -> str:
     """One sentence: what is wrong with the pod, or what the nodes lack, with counts."""
-    reason, pod = outcome.decision.reason, outcome.pod
+    reason, pod = outcome.own_reason, outcome.pod
     if pod.refusal is not None:
         return pod.refusal.message
     if reason == Reason.GROUP_INCOMPLETE:
@@ -106,7 +125,8 @@ def why_pending(outcome: PlannedPod) -> str:
         return f"{lack.gathering.sentence}; the next finds {short}" if short else lack.gathering.sentence
     if lack.quota:
         return lack.quota
-    return sentence(reason) if reason in POD_LEVEL_REASONS or not short else short
+    whole = reason in POD_LEVEL_REASONS and reason not in DOMAIN_REASONS and not asks_nodes(reason)
+    return sentence(reason) if whole or not short else short
 
 
 def _with_lacks(scheduler: Scheduler, outcomes: Sequence[PlannedPod]) -> list[PlannedPod]:
@@ -118,9 +138,12 @@ def _with_lacks(scheduler: Scheduler, outcomes: Sequence[PlannedPod]) -> list[Pl
             found.append(outcome)
             continue
         gang = is_gang(group, decision.reason)
-        key = group.name if gang else _shape(pod, decision.reason)
+        # Members that wait by themselves may differ; what the rules of their gang allow depends on the gang.
+        key = group.name if gang else ("" if group.is_plain else group.name, _shape(pod, decision.reason))
         if key not in known:
-            known[key] = _gang_lack(scheduler, group) if gang else _lack(scheduler, pod, decision.reason)
+            with by_rules(scheduler, group, pod) if not gang else nullcontext():
+                reason = decision.reason if group.is_plain else scheduler.reason(group, pod)
+                known[key] = _gang_lack(scheduler, group) if gang else _lack(scheduler, pod, reason)
         found.append(replace(outcome, lack=known[key]))
     return found
 

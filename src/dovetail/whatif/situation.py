@@ -6,24 +6,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dovetail.engine.scheduler import COMPILE_FROM, Scheduler
+from dovetail.engine.rights.service import facts_of
+from dovetail.engine.scheduler import COMPILE_FROM, DEFAULT_RIGHTS, Rights, Scheduler
 from dovetail.model.events import (
+    BudgetChanged,
     Effect,
+    GangChanged,
     NamespaceChanged,
     NodeChanged,
     PodNominated,
     PodObserved,
+    QueueChanged,
     SelectorChanged,
+    TopologyChanged,
     VolumesChanged,
     Warn,
 )
+from dovetail.model.gang import Role
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod, Profile, Quota, RunningPod
 from dovetail.model.relations import Selector
+from dovetail.model.rights import Budget, Queue
 from dovetail.model.volumes import VolumeFact
 from dovetail.policies.titles import is_joint
-
-NOW = 0.0  # a plan has no time: everything happens at once
+from dovetail.policies.yielding import Yielding
 
 
 class Selecting(NamedTuple):
@@ -45,9 +51,13 @@ class Situation:
     nominated: tuple[tuple[Pod, str], ...] = ()  # pods of the groups, and the node to which each is nominated
     groups: tuple[Group, ...] = ()  # in the order in which they are placed
     quotas: tuple[Quota, ...] = ()  # by namespace, name
+    queues: tuple[Queue, ...] = ()  # by name
     volumes: tuple[VolumeFact, ...] = ()  # by kind, namespace, name
     namespaces: tuple[tuple[str, Mapping[str, str]], ...] = ()  # (name, labels), by name
     selecting: tuple[Selecting, ...] = ()  # Services and controllers, by kind, namespace, name
+    budgets: tuple[Budget, ...] = ()  # by namespace, name
+    gangs: tuple[tuple[str, int, tuple[Role, ...]], ...] = ()  # (Group.name, members that it needs, its roles), by name
+    topologies: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (name, node labels from the widest level on), by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +68,9 @@ class EngineOptions:
     mode: str = "auto"
     device_resources: tuple[str, ...] = ()  # counted by cards, not by the node's allocatable amount
     cache: bool = False  # compiled kernels may be kept on disk
+    yielding: Yielding | None = None  # which running pods may be stopped for others; None = none
+    minimum_run: float = 0.0  # seconds that a pod runs before it may be stopped
+    now: float = 0.0  # seconds since the epoch, for how long pods have run; everything happens at this moment
 
 
 def start(situation: Situation, options: EngineOptions) -> tuple[Scheduler, tuple[Warn, ...]]:
@@ -65,23 +78,50 @@ def start(situation: Situation, options: EngineOptions) -> tuple[Scheduler, tupl
 
     Raises ValueError if an argument of a policy is wrong.
     """
-    scheduler = Scheduler(options.arguments, situation.quotas, options.mode, options.device_resources, options.cache)
+    rights, now = rights_of(situation, options), options.now
+    arguments = (options.arguments, situation.quotas, options.mode, options.device_resources, options.cache)
+    scheduler = Scheduler(*arguments, rights=rights)
     effects: list[Effect] = []
     for node in situation.nodes:
-        effects += scheduler.handle(NodeChanged(NOW, node))
+        effects += scheduler.handle(NodeChanged(now, node))
+    for name, levels in situation.topologies:
+        effects += scheduler.handle(TopologyChanged(now, name, levels))
     for name, labels in situation.namespaces:
-        effects += scheduler.handle(NamespaceChanged(NOW, name, labels))
+        effects += scheduler.handle(NamespaceChanged(now, name, labels))
     for one in situation.selecting:
-        effects += scheduler.handle(SelectorChanged(NOW, *one))
-    effects += scheduler.handle(VolumesChanged(NOW, situation.volumes))
+        effects += scheduler.handle(SelectorChanged(now, *one))
+    effects += scheduler.handle(VolumesChanged(now, situation.volumes))
+    for queue in situation.queues:
+        effects += scheduler.handle(QueueChanged(now, queue.name, queue))
     for running in situation.running:
-        effects += scheduler.handle(PodObserved(NOW, running))
+        effects += scheduler.handle(PodObserved(now, running))
     for stray in situation.strays:
-        scheduler.handle(PodObserved(NOW, stray))  # warnings about it concern a node that is not known
+        scheduler.handle(PodObserved(now, stray))  # warnings about it concern a node that is not known
+    for name, minimum, roles in situation.gangs:
+        scheduler.handle(GangChanged(now, name, minimum, roles))
+    for budget in situation.budgets:
+        scheduler.handle(BudgetChanged(now, budget.namespace, budget.name, budget))
     for pod, promised in situation.nominated:
-        scheduler.handle(PodNominated(NOW, pod, promised))
+        scheduler.handle(PodNominated(now, pod, promised))
     _tell(scheduler, situation)
     return scheduler, tuple(_warning(effect) for effect in effects)
+
+
+def rights_of(situation: Situation, options: EngineOptions) -> Rights:
+    """The rights of the plan's scheduler: without preemption if no pod could be stopped, which is faster."""
+    policy = options.yielding
+    if policy is None or not situation.groups:
+        return DEFAULT_RIGHTS
+    rights = Rights(yielding=policy, minimum_run=options.minimum_run)
+    if situation.queues:  # a pod of this plan may be owed the place of another one
+        return rights
+    lowest = min((held.pod.priority for held in situation.running), default=None)
+    if lowest is None:
+        return DEFAULT_RIGHTS
+    preemptors = (group for group in situation.groups if all(pod.preempts for pod in group.pods))
+    below = policy.below
+    helps = below is None or any(lowest < below(facts_of(group)) for group in preemptors)
+    return rights if helps else DEFAULT_RIGHTS
 
 
 def _warning(effect: Effect) -> Warn:

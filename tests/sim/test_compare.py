@@ -101,10 +101,12 @@ def test_the_digest_changes_with_every_field_of_a_trace() -> None:
     jobs: dict[str, Any] = {
         "name": "x", "cpu_milli": 1, "memory_mib": 1, "gpus": 7, "gpu_milli": 1, "gpu_memory_mib": 3, "models": ("T9",),
         "arrival": 0.25, "duration": None, "priority": 7, "pods": 9, "tenant": "x",
+        "gang": "x", "required": "rack", "preferred": "rack", "least_racks": 7, "most_per_node": 7,
     }  # fmt: skip
     assert set(jobs) == set(Job.__slots__)
     machines: dict[str, Any] = {
         "name": "x", "cpu_milli": 1, "memory_mib": 1, "gpus": 7, "model": "x", "gpu_memory_mib": 3,
+        "block": "x", "rack": "x",
     }  # fmt: skip
     assert set(machines) == set(Machine.__slots__)
     for name, value in jobs.items():

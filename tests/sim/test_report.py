@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dovetail.sim.curves import fairness_by_hour
 from dovetail.sim.report import maps, write_report
 from dovetail.sim.report.headline import inflation_sentence, time_sentence
 from dovetail.sim.report.origin import Origin
@@ -189,6 +190,18 @@ def test_every_number_is_in_a_table() -> None:
         "allocated",
         "waiting",
     ]
+
+
+def test_runs_with_rights_show_fairness_over_time() -> None:
+    """Half of the run at 50 %, the other half at 100 %."""
+    run = timed()
+    fair = replace(run, order="dominant-share", fairness_samples=[50.0] * 250 + [100.0] * 250)
+    found = page([fair, replace(fair, policy="snug")])
+    charts = [attributes["data-chart"] for tag, attributes in found.tags if "data-chart" in attributes]
+    assert charts == ["allocated", "waiting", "fairness"]
+    mean = fairness_by_hour(time_studies([fair])[0]).by_policy[fair.policy].mean
+    assert (mean[1], mean[-2]) == pytest.approx((50.0, 100.0))
+    assert "Fairness between tenants over time" not in page([replace(fair, fairness_samples=[])]).text
 
 
 def test_gpu_hours_stand_beside_their_share_and_are_means_over_seeds() -> None:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from dovetail.model.decision import Share
 from dovetail.model.device import Device
+from dovetail.model.gang import ANYWHERE, Role
 from dovetail.model.node import CPU, MEMORY, PODS, Enforcer, Node
 from dovetail.model.pod import POD_GROUP, TENANT, Container, ContainerKind, DeviceAsk, DeviceRules, Group, Pod, Profile
 from dovetail.model.units import WHOLE_CARD
 from dovetail.policies.rows import Ints
 from dovetail.policies.typical import most_frequent
 from dovetail.sim.gpu_models import UNKNOWN_MEMORY_MIB
+from dovetail.sim.racks import labels_of, rule_of
 from dovetail.sim.trace import Job, Machine
 
 MIB = 2**20
@@ -22,6 +25,7 @@ VENDOR = "NVIDIA"
 MAX_PODS_PER_NODE = 1001  # per node, as in the published simulator
 SLOTS_PER_GPU = 1000  # containers per GPU: so many that slots never run out
 NAMESPACE = "trace"
+KBIT_PER_CORE = 20_000  # what a pod moves, by its CPU: traces do not say; only `balanced-network` reads it
 Request = tuple[int, int, int, int, str]
 
 
@@ -48,7 +52,7 @@ def node_of(machine: Machine, name: str) -> Node:
     memory, model = card_memory(machine), model_name(machine)
     devices = tuple(Device(f"{name}/{d}", d, VENDOR, model, memory, slots=SLOTS_PER_GPU) for d in range(machine.gpus))
     room = {CPU: machine.cpu_milli, MEMORY: machine.memory_mib * MIB, PODS: MAX_PODS_PER_NODE}
-    return Node(name, room, devices, enforcer=Enforcer.DOVETAIL)
+    return Node(name, room, devices, labels=labels_of(machine), enforcer=Enforcer.DOVETAIL)
 
 
 def pod_of(job: Job, profile: Profile, name: str) -> Pod:
@@ -71,6 +75,7 @@ def pod_of(job: Job, profile: Profile, name: str) -> Pod:
         priority=job.priority,
         created=job.arrival,
         owner=job.tenant and f"{TENANT}{job.tenant}",
+        network_kbit=job.cpu_milli * KBIT_PER_CORE // 1000,
     )
 
 
@@ -80,8 +85,20 @@ def uids(job: Job) -> list[str]:
 
 
 def group_of(job: Job, pods: Sequence[Pod]) -> Group:
-    name = pods[0].key if job.pods == 1 else f"{POD_GROUP}{NAMESPACE}/{job.name}"
-    return Group(name, tuple(pods), minimum=job.pods)
+    if job.pods == 1 and rule_of(job) == ANYWHERE:
+        return Group(pods[0].key, tuple(pods))
+    name, rule = f"{POD_GROUP}{NAMESPACE}/{job.name}", rule_of(job)
+    if rule != ANYWHERE:
+        pods = [replace(pod, group=name) for pod in pods]
+    return Group(name, tuple(pods), minimum=job.pods, topology=rule)
+
+
+def gang_of(rows: Sequence[tuple[Job, Sequence[Pod]]]) -> Group:
+    """A gang with a role for each of these jobs. The rules of a job are those of its role."""
+    name = f"{POD_GROUP}{NAMESPACE}/{rows[0][0].gang}"
+    pods = [replace(pod, group=name, role=job.name) for job, some in rows for pod in some]
+    roles = tuple(Role(job.name, job.pods, rule_of(job)) for job, _ in rows)
+    return Group(name, tuple(pods), minimum=len(pods), roles=roles)
 
 
 def card_index(share: Share) -> int:

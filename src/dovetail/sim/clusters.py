@@ -1,8 +1,9 @@
-"""Parses a cluster written as one line, such as `16xA100-SXM4-80GB:8,32xT4:4`, into machines."""
+"""Parses a cluster written as one line, such as `16xA100-SXM4-80GB:8,32xT4:4@8x4`, into machines."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from difflib import get_close_matches
 
 from dovetail.sim.gpu_models import GPU_MODELS
@@ -12,23 +13,55 @@ from dovetail.sim.trace import Machine, TraceError
 CPU_ONLY_MODEL = "CPU"  # in place of the model, for machines without GPU
 CPU_ONLY_CORES, CPU_ONLY_GIB = 64, 256
 
-_PART = re.compile(r"([0-9]{1,9})[x×]([^:,\s]+)(?::([0-9]{1,9}))?")
+_PART = re.compile(r"([0-9]{1,9})[x×]([^:,@\s]+)(?::([0-9]{1,9}))?(?:@([0-9]{1,9})(?:[x×]([0-9]{1,9}))?)?")
 _EXAMPLE = "write COUNTxMODEL:GPUS, such as 16xA100-SXM4-80GB:8,32xT4:4"
+_RACKS = "write @MACHINES for racks of so many machines, or @MACHINESxRACKS for blocks of so many racks"
 
 
 def parse_cluster(text: str) -> tuple[Machine, ...]:
     """The machines of the text, in its order. Each is named after its model, with a number."""
     machines: list[Machine] = []
     counts: dict[str, int] = {}  # model -> machines of it so far
+    racks = Racks()
     for part in text.split(","):
         count, kind = _parse_part(part.strip())
+        racks.begin(part.strip())
         if len(machines) + count > MOST_MACHINES:
             raise TraceError(f"cluster: more than {MOST_MACHINES:,} machines; take fewer")
         first = counts.get(kind.name, 0)
         counts[kind.name] = first + count
         for number in range(first, first + count):
-            machines.append(_numbered(kind, number))
+            machines.append(racks.put(_numbered(kind, number)))
     return tuple(machines)
+
+
+class Racks:
+    """Numbers racks and blocks while machines are added. Every part of the cluster begins with a new rack and block."""
+
+    def __init__(self) -> None:
+        self._rack = self._block = -1
+        self._machines = self._racks = 0  # of a rack, of a block; 0 = no racks, all racks in one block
+        self._in_rack = self._in_block = 0
+
+    def begin(self, part: str) -> None:
+        match = _PART.fullmatch(part)
+        assert match is not None
+        self._machines, self._racks = int(match[4] or 0), int(match[5] or 0)
+        if (match[4] is not None and not self._machines) or (match[5] is not None and not self._racks):
+            raise TraceError(f"cluster: {part[:60]!r} has racks or blocks of nothing; {_RACKS}")
+        self._in_rack = self._in_block = 0
+
+    def put(self, machine: Machine) -> Machine:
+        """The machine in the next place."""
+        if not self._machines:
+            return machine
+        if self._in_rack % self._machines == 0:
+            self._rack += 1
+            if self._in_block % (self._racks or MOST_MACHINES) == 0:
+                self._block += 1
+            self._in_block += 1
+        self._in_rack += 1
+        return replace(machine, rack=f"rack-{self._rack}", block=f"block-{self._block}")
 
 
 def _parse_part(part: str) -> tuple[int, Machine]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from dovetail.sim.executors import executor_on
 from dovetail.sim.orders import Orders
 from dovetail.sim.profiles import profile_of
+from dovetail.sim.regime import Regime
 from dovetail.sim.results import Result
 from dovetail.sim.results_cache import ResultsCache
 from dovetail.sim.runs import (
@@ -57,8 +58,17 @@ class RunPlan:
     stages: Mapping[str, Stage]  # digest -> stage
 
 
-def plan(cases: Sequence[TraceCase], policies: Sequence[str], seeds: Sequence[int], setting: Setting) -> RunPlan:
-    """The runs to make. Raises TraceError, before the first run, if one of them is impossible."""
+def plan(
+    cases: Sequence[TraceCase],
+    policies: Sequence[str],
+    seeds: Sequence[int],
+    setting: Setting,
+    regimes: Sequence[Regime] = (),
+) -> RunPlan:
+    """The runs to make: every policy under every regime; without regimes, that of the setting.
+
+    Raises TraceError, before the first run, if one of them is impossible.
+    """
     for policy in policies:
         profile_of(policy)
     names = [case.name for case in cases]
@@ -74,7 +84,8 @@ def plan(cases: Sequence[TraceCase], policies: Sequence[str], seeds: Sequence[in
             settle, order = settled(setting, stage), None
             if case.orders is not None and setting.mode == INFLATION and isinstance(stage, Trace):
                 order = case.orders.order(seed, stage)
-            tasks += [RunTask(digest, case.name, policy, seed, settle, order) for policy in policies]
+            settings = [replace(settle, regime=regime) for regime in regimes] or [settle]
+            tasks += [RunTask(digest, case.name, policy, seed, one, order) for policy in policies for one in settings]
     return RunPlan(tasks, stages)
 
 

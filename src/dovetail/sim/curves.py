@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 from dovetail.sim.results import Column, Inflation, Sample, Timed
 from dovetail.sim.statistics import margin_of, mean
@@ -66,6 +67,23 @@ def waiting_by_hour(study: Study[Timed]) -> CurveSet:
     return _by_hour(study, lambda sample: sample.waiting)
 
 
+def fairness_by_hour(study: Study[Timed]) -> CurveSet:
+    """Jain's index of what tenants hold. Runs with one tenant have no such curve."""
+    return _over_time(study, _fairness)
+
+
+class _Moment(NamedTuple):
+    at: float  # seconds since the trace began
+    value: float
+
+
+def _fairness(run: Timed, end: float) -> list[float]:
+    begin, last = (run.samples[at].at for at in (0, -1)) if run.samples else (0.0, 0.0)
+    width = (last - begin) / max(len(run.fairness_samples), 1)
+    moments = [_Moment(begin + number * width, value) for number, value in enumerate(run.fairness_samples)]
+    return averages(moments, lambda moment: moment.value, end)
+
+
 def parting_point(curves: CurveSet) -> float:
     """The x from which a plot of the curves is worth showing.
 
@@ -98,17 +116,18 @@ def _reached_by_all(study: Study[Inflation]) -> list[int]:
 
 
 def _by_hour(study: Study[Timed], of: Callable[[Sample], float]) -> CurveSet:
-    """Curves over equal intervals of time, until the end of the last run."""
+    return _over_time(study, lambda run, end: averages(run.samples, of, end))
+
+
+def _over_time(study: Study[Timed], course: Callable[[Timed, float], list[float]]) -> CurveSet:
+    """Curves over equal intervals of time, until the end of the last run. `course`: of a run, until that time."""
     runs = [run for by_seed in study.runs.values() for run in by_seed.values()]
     end = max((run.samples[-1].at for run in runs if run.samples), default=0.0)
     if end <= 0:
         return CurveSet([], {policy: Curve([], [], []) for policy in study.runs})
     return CurveSet(
         [(at + 0.5) * end / MOMENTS / 3600 for at in range(MOMENTS)],
-        {
-            policy: over_seeds([averages(run.samples, of, end) for run in by_seed.values()])
-            for policy, by_seed in study.runs.items()
-        },
+        {policy: over_seeds([course(run, end) for run in by_seed.values()]) for policy, by_seed in study.runs.items()},
     )
 
 
@@ -125,7 +144,10 @@ def _with_confidence(points: Sequence[Sequence[float]]) -> Curve:
     return Curve(means, low, high)
 
 
-def averages(samples: Sequence[Sample], of: Callable[[Sample], float], end: float) -> list[float]:
+S = TypeVar("S", Sample, _Moment)
+
+
+def averages(samples: Sequence[S], of: Callable[[S], float], end: float) -> list[float]:
     """The average in each of MOMENTS equal intervals from 0 to `end`. A sample holds until the next one."""
     width = end / MOMENTS
     sums = [0.0] * MOMENTS

@@ -96,3 +96,14 @@ def models(value: object) -> tuple[str, ...]:
         if not isinstance(part, str) or "|" in part or part != name(part).strip():
             raise Wrong("a list of GPU models such as T4|A10, each named, without spaces around it")
     return tuple(parts)
+
+
+def one_of(*words: str) -> Callable[[object], str]:
+    """A parser for one of these words, or nothing."""
+
+    def parse(value: object) -> str:
+        if value not in ("", *words):
+            raise Wrong(f"one of {', '.join(words)}")
+        return str(value)
+
+    return parse

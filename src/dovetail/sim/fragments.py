@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dovetail.engine.kernel.build import builder
-from dovetail.engine.kernel.state import NONE, TAKEN_CARD, TAKEN_COMPUTE, TAKEN_MEMORY, Floats
+from dovetail.engine.kernel.state import NONE, TAKEN_CARD, TAKEN_COMPUTE, TAKEN_MEMORY
 from dovetail.engine.ledger.decisions import Decisions
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.decision import Decision
 from dovetail.model.units import WHOLE_CARD
 from dovetail.policies.cards import part_left
 from dovetail.policies.outlook import TOTAL, usable
-from dovetail.policies.rows import CARD_KIND, CARD_MEMORY, CPU_COLUMN, Ints
+from dovetail.policies.rows import CARD_KIND, CARD_MEMORY, CPU_COLUMN, Floats, Ints
 from dovetail.sim.cast import card_index
 
 

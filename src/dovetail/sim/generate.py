@@ -104,6 +104,8 @@ def _job(kind: Kind, workload: WorkloadParameters, site: Site, chance: Chance) -
     if kind in (ONE_GPU, MULTI_GPU) and chance.happens(workload.gangs):
         job = replace(job, pods=GANG_SIZES.draw(chance))
     job = site.cut_to_fit(job)
+    if workload.one_rack and job.pods > 1 and chance.happens(workload.one_rack):
+        job = site.cut_to_rack(job)
     if chance.happens(workload.impossible):
         job = replace(job, gpus=site.largest + 1, gpu_milli=WHOLE_CARD, gpu_memory_mib=0, models=(), pods=1)
     return job

@@ -10,19 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.engine.kernel.state import NONE, Floats
+from dovetail.engine.kernel.state import NONE
 from dovetail.engine.ledger.stream import Stream
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.pod import Group
 from dovetail.model.units import WHOLE_CARD
-from dovetail.policies.rows import SLOTS, Ints
+from dovetail.policies.rows import SLOTS, Floats, Ints
 from dovetail.sim import cast, fragments
 from dovetail.sim.demand import Demand
+from dovetail.sim.load_model import MEASURE_EVERY, LoadModel
 from dovetail.sim.orders import Order
 from dovetail.sim.profiles import profile_of
 from dovetail.sim.results import Column, Inflation, ModelUse, NodeMap
 from dovetail.sim.stage import expected, stage
-from dovetail.sim.trace import Job, Machine, Trace
+from dovetail.sim.trace import Job, Machine, Trace, TraceError
 
 LAST_COLUMN = 130  # of the FGD paper's analysis
 CHUNK = 16_384  # pods per call: Ctrl-C and progress are handled between calls
@@ -38,7 +39,7 @@ def replay(
     progress: Progress | None = None,
 ) -> Inflation:
     """Make one run. `told`: joint policies are given the typical pods of the trace, otherwise they learn them."""
-    arriving, machines = list(order.jobs(trace)), order.machines(trace)
+    arriving, machines = _arriving(trace, order), order.machines(trace)
     jobs = [pod for job in arriving for pod in _single(job)]
     scheduler = stage(trace, machines, policy, told, mode)
     players = cast.cast(jobs, profile_of(policy))
@@ -46,8 +47,9 @@ def replay(
         scheduler.requests.signature(template)  # intern the requests before the clock starts, as for the nodes
     scheduler.ledger.make_room(len(jobs), sum(max(1, job.gpus) for job in jobs))
     made: list[fragments.DecisionLog] = []
-    seconds, done = 0.0, 0
-    for groups in _portions(arriving, jobs, players):
+    seconds, done, load = 0.0, 0, LoadModel(scheduler, policy)
+    for groups in _portions(arriving, jobs, players, MEASURE_EVERY if load.active else CHUNK):
+        load.measure(float(done))
         started = perf_counter()
         decided = scheduler.place(groups)
         seconds += perf_counter() - started
@@ -70,21 +72,28 @@ def replay(
     )
 
 
+def _arriving(trace: Trace, order: Order) -> list[Job]:
+    jobs = list(order.jobs(trace))
+    if any(job.gang for job in jobs):
+        raise TraceError(f"{trace.name}: gangs of several roles need --mode time, as copies of jobs would mix them")
+    return jobs
+
+
 def _single(job: Job) -> list[Job]:
     if job.pods == 1:
         return [job]
     return [replace(job, name=uid, pods=1) for uid in cast.uids(job)]
 
 
-def _portions(arriving: Sequence[Job], pods: Sequence[Job], players: cast.Cast) -> Iterator[Sequence[Group]]:
-    """The pods in portions of CHUNK.
+def _portions(arriving: Sequence[Job], pods: Sequence[Job], players: cast.Cast, size: int) -> Iterator[Sequence[Group]]:
+    """The pods in portions of this size.
 
     Without gangs, a portion is a stream, which is fastest. Of a gang, all pods are placed or none.
     """
     names = [pod.name for pod in pods]
     if len(arriving) == len(pods):
-        for start in range(0, len(pods), CHUNK):
-            part = slice(start, start + CHUNK)
+        for start in range(0, len(pods), size):
+            part = slice(start, start + size)
             yield Stream(players.templates, players.kinds[part], names[part])
         return
     groups, at = [], 0
@@ -92,8 +101,8 @@ def _portions(arriving: Sequence[Job], pods: Sequence[Job], players: cast.Cast) 
         members = range(at, at + job.pods)
         groups.append(cast.group_of(job, [players.templates[players.kinds[n]].named(names[n]) for n in members]))
         at += job.pods
-    for start in range(0, len(groups), CHUNK):
-        yield groups[start : start + CHUNK]
+    for start in range(0, len(groups), size):
+        yield groups[start : start + size]
 
 
 def _demand(pods: Sequence[Job], machines: Sequence[Machine]) -> Ints:

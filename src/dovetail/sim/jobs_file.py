@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.model.units import WHOLE_CARD
-from dovetail.sim.fields import MOST_MIB, MOST_MILLI, Field, Wrong, label, models, name, seconds, shown, whole
+from dovetail.sim.fields import MOST_MIB, MOST_MILLI, Field, Wrong, label, models, name, one_of, seconds, shown, whole
+from dovetail.sim.racks import LEVEL_LABELS
 from dovetail.sim.rows import Misfit, RowProblem, Values, read, write
 from dovetail.sim.trace import Job, Machine, TraceError
 
 MOST_GPUS = 1_024  # per pod, and per machine
 MAX_PODS_PER_JOB = MOST_MACHINES = 100_000
+TOPOLOGY_FIELDS = frozenset({"gang", "required", "preferred", "least_racks", "most_per_node", "block", "rack"})
 HIGHEST_PRIORITY = 2_000_001_000  # of the Kubernetes class system-node-critical, the highest one
 
 _CPU = Field("cpu_milli", whole(0, MOST_MILLI), "1000 is one core")
@@ -32,6 +34,11 @@ JOB_FIELDS = (
     Field("priority", whole(-HIGHEST_PRIORITY, HIGHEST_PRIORITY), "higher goes first"),
     Field("pods", whole(1, MAX_PODS_PER_JOB), "1 is a job of one pod"),
     Field("tenant", label, "leave it empty for none"),
+    Field("gang", label, "give the roles of one gang the same name; leave it empty for a job of its own"),
+    Field("required", one_of(*LEVEL_LABELS), "leave it empty for any nodes"),
+    Field("preferred", one_of(*LEVEL_LABELS), "leave it empty for no preference"),
+    Field("least_racks", whole(0, MOST_MACHINES), "leave it empty for any number of racks"),
+    Field("most_per_node", whole(0, MAX_PODS_PER_JOB), "leave it empty for any number"),
 )
 MACHINE_FIELDS = (
     Field("name", name, "give every machine a name of its own", required=True),
@@ -40,6 +47,8 @@ MACHINE_FIELDS = (
     Field("gpus", whole(0, MOST_GPUS), "0 is a machine without GPU"),
     Field("model", label, "name the model of its GPUs"),
     Field("gpu_memory_mib", whole(0, MOST_MIB), "it is per GPU; leave it empty where it is not known"),
+    Field("block", label, "leave it empty for none"),
+    Field("rack", label, "leave it empty for none"),
     Field("count", whole(1, MOST_MACHINES), "leave it empty for one machine of exactly this name"),
 )
 
@@ -76,13 +85,20 @@ def _machines_of(values: Values) -> tuple[Machine, ...]:
 def write_jobs(path: Path, jobs: Iterable[Job]) -> None:
     """Write jobs so that `read_jobs` reads back equal ones."""
     rows = [_row(job, JOB_FIELDS) for job in jobs]
-    write(path, rows, [field.name for field in JOB_FIELDS])
+    write(path, rows, _columns(JOB_FIELDS, rows))
 
 
 def write_machines(path: Path, machines: Iterable[Machine]) -> None:
     """Write machines so that `read_machines` reads back equal ones: one row per machine, without `count`."""
     columns = MACHINE_FIELDS[:-1]
-    write(path, [_row(machine, columns) for machine in machines], [field.name for field in columns])
+    rows = [_row(machine, columns) for machine in machines]
+    write(path, rows, _columns(columns, rows))
+
+
+def _columns(columns: Sequence[Field], rows: Sequence[Values]) -> list[str]:
+    """The columns of a file: those about topology only if a row has a value there."""
+    used = {name for row in rows for name in row}
+    return [field.name for field in columns if field.name in used or field.name not in TOPOLOGY_FIELDS]
 
 
 def _row(record: Job | Machine, columns: Sequence[Field]) -> Values:

@@ -9,14 +9,18 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from dovetail.engine.kernel.state import Floats
 from dovetail.model.decision import Decision, Share
+from dovetail.model.rights import Queue
 from dovetail.model.units import WHOLE_CARD
 from dovetail.policies.cards import part_left
 from dovetail.policies.outlook import TOTAL
+from dovetail.policies.rows import Floats
 from dovetail.sim import cast, fragments
+from dovetail.sim.fairness import fairness, stays_of
+from dovetail.sim.gang_measures import gang_measures
 from dovetail.sim.lives import Life
 from dovetail.sim.pending import IdleAndWaiting
+from dovetail.sim.regime import entitlements
 from dovetail.sim.results import Delays, ModelUse, NodeMap, Sample, Usage
 from dovetail.sim.stage import stage
 from dovetail.sim.summary import JOB_SIZES, size_of
@@ -80,7 +84,12 @@ class Steps:
 
 
 def measured(
-    jobs: Sequence[Job], lives: Sequence[Life], machines: Sequence[Machine], steps: Steps, bound_holds: bool
+    jobs: Sequence[Job],
+    lives: Sequence[Life],
+    machines: Sequence[Machine],
+    steps: Steps,
+    bound_holds: bool,
+    queues: Sequence[Queue] = (),
 ) -> dict[str, Any]:
     """The fields of `Timed` that come from the run. The bound is 0 if it does not hold for this run."""
     pairs = list(zip(jobs, lives, strict=True))
@@ -106,6 +115,29 @@ def measured(
         "samples": samples(steps, allocated, capacity),
         **busiest(pairs, machines, steps),
         "hours_lost": lost(lives, memory_of) / MILLI_SECONDS_AN_HOUR,
+        **fair(pairs, memory_of, queues, capacity, begin, end),
+        "gangs": gang_measures(pairs, machines, steps, delays),
+    }
+
+
+def fair(
+    pairs: Sequence[tuple[Job, Life]],
+    memory_of: Mapping[str, int],
+    queues: Sequence[Queue],
+    capacity: int,
+    begin: float,
+    end: float,
+) -> dict[str, Any]:
+    """Jain's index over time, in per cent. A job counts with what its pods take in its first run."""
+    tenants = sorted({job.tenant for job, _ in pairs})
+    weights = entitlements(queues, tenants)
+    milli = [sum(_taken(place, memory_of) for place in life.runs[0].places) if life.runs else 0 for _, life in pairs]
+    numbers = {tenant: n for n, tenant in enumerate(tenants)}
+    stays = stays_of([job for job, _ in pairs], [life for _, life in pairs], numbers, milli)
+    found = fairness(stays, [weights[tenant] for tenant in tenants], capacity, begin, end)
+    return {
+        "fairness_pct": round(100 * found.mean, 4),
+        "fairness_samples": [round(100 * one, 2) for one in found.samples],
     }
 
 

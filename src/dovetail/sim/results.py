@@ -71,6 +71,16 @@ class Usage(Delays, frozen=True, kw_only=True):
     gpu_hours_pct: float  # of all GPU-hours of the run
 
 
+class GangMeasures(Delays, frozen=True, kw_only=True):
+    """Of the jobs of several pods: delays, spread over racks, and waiting that only fragmentation explains."""
+
+    racks_mean: float  # racks that a gang used in its first run; a node without a rack counts as a rack of its own
+    racks_fewest_mean: float  # racks that it would have used on an empty cluster, counted by GPUs alone
+    one_rack_pct: float  # of the gangs that started
+    nodes_mean: float
+    fragmented_wait_mean: float  # seconds that a gang waited while as many GPUs were idle as it asked for
+
+
 class Sample(msgspec.Struct, frozen=True):
     """The cluster at a moment."""
 
@@ -110,6 +120,17 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True, tag_field="mode", tag="ti
     stops: int = 0  # of the whole run, like all that follows: the number of stops; a job can be stopped several times
     moves: int = 0  # likewise
     hours_lost: float = 0.0  # held for nothing: while jobs were resumed or moved, and for work that was repeated
+    order: str = "priority"  # the queue order
+    preemption: str = "none"  # the policy by which jobs were stopped for others
+    queues: str = ""  # where the queues come from; "" = there are none
+    fairness_pct: float = 100.0  # mean of Jain's index of what tenants hold against what is fair
+    fairness_samples: list[float] = []  # the index in equal parts of the run; empty if there is one tenant
+    gangs: GangMeasures | None = None  # None = no job has several pods, or no machine a rack
+
+    @property
+    def has_rights(self) -> bool:
+        """Whether the run used another order than priority, preemption, or queues."""
+        return self.order != "priority" or self.preemption != "none" or bool(self.queues)
 
 
 Result = Inflation | Timed

@@ -18,6 +18,7 @@ from dovetail.sim.inflation import Progress
 from dovetail.sim.inflation import replay as inflate
 from dovetail.sim.lives import Costs
 from dovetail.sim.orders import RATIO, Order, draw_order
+from dovetail.sim.regime import DEFAULT_REGIME, Regime
 from dovetail.sim.results import Result
 from dovetail.sim.speed import NO_MODEL, speed_model
 from dovetail.sim.trace import Job, Machine, Trace
@@ -52,6 +53,7 @@ class Setting:
     engine: str = "auto"
     speed: str = NO_MODEL.name  # in time mode, a row of sim/speed.py
     restart_cost: float = 0.0  # in time mode: seconds for which a job that is resumed, moved or resized does no work
+    regime: Regime = DEFAULT_REGIME  # in time mode
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +90,8 @@ def _replay(trace: Trace, task: RunTask, progress: Progress | None) -> Result:
     if setting.mode == TIME:
         from dovetail.sim.timeline import replay as run_in_time
 
-        return run_in_time(
+        regime = setting.regime
+        timed = run_in_time(
             trace,
             task.policy,
             task.seed,
@@ -98,7 +101,11 @@ def _replay(trace: Trace, task: RunTask, progress: Progress | None) -> Result:
             progress,
             speed=speed_model(setting.speed),
             costs=Costs(start=setting.restart_cost, move=setting.restart_cost),
+            rights=regime.rights(setting.queue),
+            queues=regime.tree,
         )
+        told = {"order": regime.order, "preemption": regime.preemption, "queues": regime.queues_name}
+        return msgspec.structs.replace(timed, **told)
     order = draw_order(trace, task.seed, setting.ratio) if task.order is None else task.order
     return inflate(trace, order, task.policy, setting.told, setting.engine, progress)
 

@@ -80,8 +80,14 @@ class Site:
     """The kinds of machines of a cluster, and what they could take if empty."""
 
     def __init__(self, machines: Sequence[Machine]) -> None:
-        self._counts = Counter(replace(machine, name="") for machine in machines)  # kind of machine -> how many
+        kinds = (replace(machine, name="", block="", rack="") for machine in machines)
+        self._counts = Counter(kinds)  # kind of machine -> how many
         self.largest = max((machine.gpus for machine in machines), default=0)
+        racks: dict[tuple[str, str], list[Machine]] = {}
+        for machine in machines:
+            if machine.rack:
+                racks.setdefault((machine.block, machine.rack), []).append(replace(machine, block="", rack=""))
+        self._racks = [Site(rack) for rack in racks.values()]
 
     def models_with(self, gpus: int) -> list[tuple[str, float]]:
         """The models that have at least `gpus` GPUs in one machine, each with its number of GPUs."""
@@ -107,6 +113,11 @@ class Site:
         cpu, memory = min(job.cpu_milli, host.cpu_milli), min(job.memory_mib, host.memory_mib)
         job = replace(job, cpu_milli=cpu, memory_mib=memory)
         return replace(job, pods=max(1, min(job.pods, self.room(job)))) if job.pods > 1 else job
+
+    def cut_to_rack(self, job: Job) -> Job:
+        """The job with a required rack, reduced to the pods that the largest rack holds; as it is if no rack does."""
+        room = max((rack.room(job) for rack in self._racks), default=0)
+        return replace(job, required="rack", pods=min(job.pods, room)) if room > 1 else job
 
     def room(self, job: Job) -> int:
         """How many pods of the job the empty cluster holds. A lower bound for jobs with a part of a GPU."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dovetail.engine.scheduler import DEFAULT_RIGHTS, Rights, Scheduler
-from dovetail.model.events import NodeChanged
+from dovetail.model.events import NodeChanged, TopologyChanged
 from dovetail.model.pod import Pod
 from dovetail.sim import cast
 from dovetail.sim.profiles import profile_of
+from dovetail.sim.racks import TOPOLOGY
 from dovetail.sim.trace import Machine, Trace
 
 
@@ -22,6 +23,7 @@ def stage(
     scheduler = Scheduler(mode=mode, cache=True, rights=rights)
     for node in cast.nodes_of(machines):
         scheduler.handle(NodeChanged(0.0, node))
+    scheduler.handle(TopologyChanged(0.0, "racks", TOPOLOGY))
     if told:
         scheduler.outlook.expect(expected(trace, policy))
         scheduler.kernel(profile_of(policy))  # build the policy's tables now, so that no decision includes it

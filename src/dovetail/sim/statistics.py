@@ -210,11 +210,44 @@ DISTURBANCE_MEASURES: tuple[Measure[Timed], ...] = (
     Measure("hours_lost", "GPU-hours lost to stops and moves", "GPU-hours", Better.LESS, lambda run: run.hours_lost),
 )
 
+# Only shown if a run used an order, preemption or queues.
+FAIRNESS_MEASURES: tuple[Measure[Timed], ...] = (
+    Measure("fairness", "Fairness between tenants (Jain's index)", "%", Better.MORE, lambda run: run.fairness_pct),
+)
+
+
+GANG_MEASURES: tuple[Measure[Timed], ...] = (
+    Measure(
+        "gang_delay_mean",
+        "Mean wait before a gang starts",
+        "s",
+        Better.LESS,
+        lambda run: run.gangs.mean if run.gangs is not None else None,
+    ),
+    Measure(
+        "gang_fragmented_wait_mean",
+        "Of it, with enough GPUs idle, but not together",
+        "s",
+        Better.LESS,
+        lambda run: run.gangs.fragmented_wait_mean if run.gangs is not None else None,
+    ),
+    Measure(
+        "gang_racks_mean",
+        "Racks of a gang",
+        "racks",
+        Better.LESS,
+        lambda run: run.gangs.racks_mean if run.gangs is not None else None,
+    ),
+)
+
 
 def time_measures(results: Iterable[Timed]) -> tuple[Measure[Timed], ...]:
     """The measures that apply to these runs."""
-    disturbed = any(run.stops or run.moves or run.hours_lost for run in results)
-    return TIME_MEASURES + (DISTURBANCE_MEASURES if disturbed else ())
+    runs = list(results)
+    disturbed = any(run.stops or run.moves or run.hours_lost for run in runs)
+    fairness = FAIRNESS_MEASURES if any(run.has_rights for run in runs) else ()
+    gangs = GANG_MEASURES if any(run.gangs is not None for run in runs) else ()
+    return TIME_MEASURES + gangs + (DISTURBANCE_MEASURES if disturbed else ()) + fairness
 
 
 def compare(study: Study[R], measure: Measure[R]) -> Comparison[R]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -51,6 +51,15 @@ def first_seed(runs: Mapping[int, R]) -> R:
     return runs[min(runs)]
 
 
+# What runs of one policy can differ in, in the words of a table.
+RIGHTS: tuple[Callable[[Timed], str], ...] = (
+    lambda run: run.queue,
+    lambda run: f"order {run.order}",
+    lambda run: "no preemption" if run.preemption == "none" else f"preemption {run.preemption}",
+    lambda run: run.queues or "no queues",
+)
+
+
 def inflation_studies(results: Sequence[Result], baseline: str | None = None) -> list[Study[Inflation]]:
     """Studies by trace, in the order of the results. The baseline is the first policy unless it is given."""
     runs = [result for result in results if isinstance(result, Inflation)]
@@ -58,10 +67,10 @@ def inflation_studies(results: Sequence[Result], baseline: str | None = None) ->
 
 
 def time_studies(results: Sequence[Result], baseline: str | None = None) -> list[Study[Timed]]:
-    """Studies of time mode, likewise. If there are two queues, a policy appears once with each."""
+    """Studies of time mode, likewise. If runs differ in their queue or rights, a policy appears once with each."""
     runs = [result for result in results if isinstance(result, Timed)]
-    several = len({result.queue for result in runs}) > 1
-    return _studies([(f"{run.policy}, {run.queue}" if several else run.policy, run) for run in runs], baseline)
+    varied = [part for part in RIGHTS if len({part(run) for run in runs}) > 1]
+    return _studies([(", ".join((run.policy, *(part(run) for part in varied))), run) for run in runs], baseline)
 
 
 def _studies(labelled: Sequence[tuple[str, R]], baseline: str | None) -> list[Study[R]]:

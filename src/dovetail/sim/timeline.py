@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Protocol, assert_never
@@ -19,22 +19,27 @@ from dovetail.model.events import (
     Effect,
     Event,
     Evict,
+    GangChanged,
     GroupArrived,
     Move,
     PodBound,
     PodGone,
     PodsGone,
+    QueueChanged,
     Resize,
     RoundBegins,
     Wait,
     Warn,
 )
 from dovetail.model.pod import Group, Pod
+from dovetail.model.rights import Queue
 from dovetail.sim import cast, measures
 from dovetail.sim.clock import NEVER, RoundClock
 from dovetail.sim.lives import NO_COSTS, Costs
+from dovetail.sim.load_model import LoadModel
 from dovetail.sim.measures import Steps
 from dovetail.sim.players import Players, hopeless
+from dovetail.sim.regime import queues_by_tenant
 from dovetail.sim.results import Timed
 from dovetail.sim.run_log import LogEntry, RunLog
 from dovetail.sim.running import RunningJobs
@@ -76,30 +81,40 @@ def replay(
     costs: Costs = NO_COSTS,
     rights: Rights | None = None,
     round_seconds: float | None = None,
+    queues: Sequence[Queue] = (),
 ) -> Timed:
     """Make one run.
 
     `seed` draws which of equally good nodes is taken (0: the first in the trace). `queue` is `backfill` or `strict`.
     `told`: joint policies are given the typical pods of the trace, otherwise they learn them. `speed` and `costs`: how
     fast jobs work, and what it costs to stop, resume or move them. `rights` replace the queue and may need rounds. A
-    round begins every `round_seconds`; 0 = whenever jobs arrived or ended.
+    round begins every `round_seconds`; 0 = whenever jobs arrived or ended. `queues`: what tenants may have.
     """
     if queue not in DISCIPLINES:
         raise TraceError(f"queue {queue!r}: there is {' and '.join(DISCIPLINES)}")
     machines = tie_order(trace.machines, seed)
     plain, rights = Rights(queue), rights or Rights(queue)
-    players = Players(trace, policy, named=rights != plain)
+    players = Players(trace, policy, rights != plain or bool(queues), queues_by_tenant(queues))
     refused = hopeless(players, stage(trace, machines, policy, told, mode))
     scheduler = stage(trace, machines, policy, told, mode, rights=rights)
+    for event in _given(players, queues, rights):
+        scheduler.handle(event)
     machine_of = {node.name: machine for node, machine in zip(cast.nodes_of(machines), machines, strict=True)}
     run_log = None if log is None else RunLog(machine_of, log)
     running = RunningJobs(trace.jobs, machine_of, speed, costs, run_log)
-    play = Play(players, scheduler, running, refused, run_log, progress)
+    play = Play(players, scheduler, running, refused, run_log, progress, measure=LoadModel(scheduler, policy).measure)
     play.run(round_seconds)
-    found = measures.measured(trace.jobs, running.lives, machines, play.steps, running.bound_holds)
+    found = measures.measured(trace.jobs, running.lives, machines, play.steps, running.bound_holds, queues)
     return Timed(
         trace=trace.name, policy=policy, seed=seed, queue=rights.queue, **play.counted, **running.counted, **found
     )
+
+
+def _given(players: Players, queues: Sequence[Queue], rights: Rights) -> Iterator[Event]:
+    """What the engine knows from the start: the queues, and where jobs may be stopped, how many pods a gang needs."""
+    yield from (QueueChanged(0.0, queue.name, queue) for queue in queues)
+    if rights.yielding is not None:
+        yield from (GangChanged(0.0, gang.name, gang.minimum, gang.roles) for gang in players.gangs())
 
 
 @dataclass(slots=True)
@@ -118,6 +133,7 @@ class Play:
     seconds: float = 0.0
     ended: int = 0
     steps: Steps = field(default_factory=Steps)
+    measure: Callable[[float], None] = lambda _: None  # measures the cluster, for policies that read signals
     _rounds: RoundClock | None = None
     _arriving: list[int] = field(init=False)  # jobs that have not arrived yet; the next one is at the end
     # job -> its bound pods, while other pods of it are not bound yet
@@ -126,6 +142,7 @@ class Play:
     _moving: dict[int, list[Decision]] = field(default_factory=dict)  # job -> new places of its pods
     _resizing: dict[int, int] = field(default_factory=dict)  # job -> number of pods that it shall run with
     _stopping: dict[int, None] = field(default_factory=dict)  # jobs
+    _came: dict[int, None] = field(default_factory=dict)  # jobs whose gang is not complete yet
 
     def run(self, round_seconds: float | None = None) -> None:
         self._arriving = self.players.by_arrival()[::-1]
@@ -193,6 +210,7 @@ class Play:
         if at > self.now:
             self.steps.add(self.now, self.running.pending)
             self.now = at
+            self.measure(at)
 
     def _arrive(self, n: int) -> None:
         job = self.players.jobs[n]
@@ -202,7 +220,12 @@ class Play:
         if self._rounds is not None:
             self._rounds.changed(self.now)
         self.running.pending.add(job)
-        self._handle(GroupArrived(self.now, self.players.group(n)))
+        self._came[n] = None
+        together = self.players.together(n)
+        if all(one in self._came for one in together):  # the roles of a gang arrive at the same moment
+            for one in together:
+                del self._came[one]
+            self._handle(GroupArrived(self.now, self.players.group(n)))
 
     def _leave(self, together: Sequence[int]) -> None:
         """End all jobs of this moment together: waiting jobs are then offered the room of all of them."""
@@ -223,9 +246,9 @@ class Play:
 
         This can happen to a gang that the policy sometimes places badly.
         """
-        n = self.players.job_of[group.pods[0].uid]
-        self.running.give_up(n)
-        self._refuse(n)
+        for n in dict.fromkeys(self.players.job_of[pod.uid] for pod in group.pods):
+            self.running.give_up(n)
+            self._refuse(n)
         self._handle(PodsGone(self.now, tuple(pod.uid for pod in group.pods)))
 
     def _refuse(self, n: int) -> None:
@@ -308,13 +331,15 @@ class Play:
         """
         if not self._stopping:
             return
-        asked, self._stopping = list(self._stopping), {}
+        asked = list(dict.fromkeys(one for n in self._stopping for one in self.players.together(n)))
+        asked, self._stopping = [n for n in asked if self.running.lives[n].is_running], {}
         stopping = self._withdraw(asked) if self._joining else asked
         for n in stopping:
             self.running.stop(n, self.now)
         self._handle(PodsGone(self.now, self._uids(stopping)))
         for n in stopping:
-            self._handle(GroupArrived(self.now, self.players.group(n)))
+            if n == min(one for one in stopping if one in self.players.together(n)):
+                self._handle(GroupArrived(self.now, self.players.group(n, stopping)))
 
     # ---- other numbers of pods ----------------------------------------------------------------------------------
 

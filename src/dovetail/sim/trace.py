@@ -17,6 +17,8 @@ class Machine:
     gpus: int = 0
     model: str = ""
     gpu_memory_mib: int = 0  # of each GPU; 0 = not known, and then no job asks for it
+    block: str = ""  # its block of racks
+    rack: str = ""  # "" = none
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,11 @@ class Job:
     priority: int = 0
     pods: int = 1  # gang size: all of them run, or none
     tenant: str = ""
+    gang: str = ""  # jobs with the same name here are the roles of one gang: they arrive and start together
+    required: str = ""  # block, rack or host: all pods in one of them; "" = anywhere
+    preferred: str = ""  # likewise: in as few of them as possible
+    least_racks: int = 0  # pods in at least so many racks
+    most_per_node: int = 0  # so many pods on one node at most; 0 = any number
 
     @property
     def gpu_demand_milli(self) -> int:

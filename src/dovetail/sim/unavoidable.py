@@ -13,8 +13,8 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from dovetail.engine.kernel.state import Floats
 from dovetail.model.units import WHOLE_CARD
+from dovetail.policies.rows import Floats
 from dovetail.sim.cast import card_memory, model_name
 from dovetail.sim.demand import Acceptance
 from dovetail.sim.trace import Job, Machine

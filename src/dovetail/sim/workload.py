@@ -27,6 +27,7 @@ class WorkloadParameters:
     share: float = 0.38  # likewise: a part of one GPU
     multi_gpu: float = 0.01  # likewise: 2, 4 or 8 GPUs in one pod
     gangs: float = 0.02  # share of the jobs with whole GPUs: 2 to 8 pods, of which all run or none
+    one_rack: float = 0.0  # share of the gangs: all pods must be in one rack
     constrained: float = 0.1  # share of the GPU jobs: they name the models they accept
     gpu_memory: float = 0.5  # share of the jobs with a part of a GPU: they also ask for GPU memory
     median_seconds: float = 1_800.0  # half of the jobs are shorter
@@ -60,7 +61,19 @@ class WorkloadParameters:
 
 
 SHARE_FIELDS = frozenset(
-    ("cpu_only", "share", "multi_gpu", "gangs", "constrained", "gpu_memory", "rhythm", "bursts", "urgent", "impossible")
+    (
+        "cpu_only",
+        "share",
+        "multi_gpu",
+        "gangs",
+        "one_rack",
+        "constrained",
+        "gpu_memory",
+        "rhythm",
+        "bursts",
+        "urgent",
+        "impossible",
+    )
 )
 RANGES: dict[str, tuple[float, float]] = {
     "jobs": (1, MOST_JOBS),

@@ -32,6 +32,7 @@ from dovetail.sim.statistics import (
 )
 from dovetail.sim.study import R, Study, first_seed
 
+FAIRNESS_NOTE = "100 %: every tenant has the same part of what it is owed and asks for. Higher is better."
 MOST_TENANTS = 12  # those with the most jobs; a longer table is hard to read
 
 
@@ -82,7 +83,7 @@ def time_chapter(study: Study[Timed], colours: Colours, at: int) -> Chapter:
     shown = [compared[measure.key] for measure in (IDLE_WHILE_WANTED, DELAY, UTILISATION, MAKESPAN)]
     policy = leader(compared[IDLE_WHILE_WANTED.key]) or study.baseline
     idle = [Bar(name, spread) for name, spread in compared[IDLE_WHILE_WANTED.key].spreads.items()]
-    bound = idle_bound(study)
+    bound, fair = idle_bound(study), _shows_fairness(results)
     html = join(
         _opening(study, time_sentence(study), policy),
         tables.cards(shown, policy, study.baseline),
@@ -90,6 +91,9 @@ def time_chapter(study: Study[Timed], colours: Colours, at: int) -> Chapter:
             at, "allocated", "GPU capacity in use over time, % of all GPU capacity", "Higher is better while jobs wait."
         ),
         _chart(at, "waiting", "Jobs waiting over time, number of jobs", "Shorter is better."),
+        _chart(at, "fairness", "Fairness between tenants over time, Jain's index in %", FAIRNESS_NOTE)
+        if fair
+        else Html(""),
         _section(
             "GPU-hours idle while jobs waited",
             f"The upright mark is the bound of {amount(bound, '')} GPU-hours: no scheduler can do better.",
@@ -106,8 +110,14 @@ def time_chapter(study: Study[Timed], colours: Colours, at: int) -> Chapter:
     data["curves"] = {
         "allocated": curve_data(curves.allocated_by_hour(study)),
         "waiting": curve_data(curves.waiting_by_hour(study)),
+        **({"fairness": curve_data(curves.fairness_by_hour(study))} if fair else {}),
     }
     return Chapter(study.trace, html, data)
+
+
+def _shows_fairness(results: Sequence[Timed]) -> bool:
+    """Whether orders, preemption or queues are compared, and there are tenants between whom to be fair."""
+    return any(run.has_rights for run in results) and all(run.fairness_samples for run in results)
 
 
 # --- parts that both modes have ---------------------------------------------------------------------------------------

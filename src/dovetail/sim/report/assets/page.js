@@ -7,6 +7,7 @@ const CHARTS = {
   time: {
     allocated: { label: "GPU capacity in use over time", unit: "%" },
     waiting: { label: "Jobs waiting over time", unit: "jobs" },
+    fairness: { label: "Fairness between tenants over time", unit: "%" },
   },
 };
 

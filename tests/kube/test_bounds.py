@@ -71,6 +71,7 @@ PODS: dict[str, Callable[[int], Object | tuple[Object, ...]]] = {
     "card-uuids": lambda n: gpu_pod({"nvidia.com/nouse-gpuuuid": ",".join(f"GPU-{at}" for at in range(n))}, gpu=1),
     "card-name": lambda n: gpu_pod({"nvidia.com/use-gpuuuid": "G" * n}, gpu=1),
     "labels-per-pod": lambda n: pod("p", meta={"labels": {f"l{at}": "x" for at in range(n)}}),
+    "owner-name": lambda n: pod("p", meta={"ownerReferences": [{"kind": "Job", "name": "j" * (n - 3), "uid": "u"}]}),
     "node-selector": lambda n: pod("p", nodeSelector={f"l{at}": "x" for at in range(n)}),
     "tolerations": lambda n: pod("p", tolerations=[{"key": f"k{at}", "operator": "Exists"} for at in range(n)]),
     "affinity-terms": lambda n: pod("p", affinity=affinity(n)),
@@ -137,8 +138,48 @@ NODES: dict[str, tuple[Callable[[int], Object], Callable[[ClusterInput], int], i
         0,
     ),
 }
-OF_PODS_WHICH_RUN = ("shares",)
+
+
+def queue(name: str, parent: str = "", **meta: Object) -> Object:
+    made = other("Queue", "scheduling.run.ai/v2", name, spec={"parentQueue": parent})
+    made["metadata"].update(meta)
+    return made
+
+
+def deep(count: int) -> tuple[Object, ...]:
+    return tuple(queue(f"q{n}", f"q{n - 1}" if n else "") for n in range(count + 1))
+
+
+def quota_of(count: int) -> Object:
+    return other(
+        "ElasticQuota",
+        "scheduling.x-k8s.io/v1alpha1",
+        "q",
+        spec={"min": {f"example.com/r{n}": 1 for n in range(count)}},
+    )
+
+
+def namespaces(count: int) -> Object:
+    made = other("ElasticQuota", "scheduling.sigs.k8s.io/v1alpha1", "q")
+    named = json.dumps([f"n{n}" for n in range(count)])
+    made["metadata"]["annotations"] = {"quota.scheduling.koordinator.sh/namespaces": named}
+    return made
+
+
+# name -> the queues with n of it; what is left of it; how much of it is left beyond the bound
+QUEUES: dict[str, tuple[Callable[[int], Object | tuple[Object, ...]], Callable[[ClusterInput], int], int]] = {
+    "queues": (lambda n: tuple(queue(f"q{at}") for at in range(n)), lambda given: len(given.queues), 10_000),
+    "queue-depth": (deep, lambda given: sum(bool(one.parent) for one in given.queues), 16),
+    "queue-resources": (quota_of, lambda given: len(given.queues[0].guarantee), 64),
+    "queue-namespaces": (namespaces, lambda given: len(given.queues[0].namespaces), 1_024),
+}
+OF_PODS_WHICH_RUN = ("shares", "queue-name")
 BY_AMOUNT = ("amount", "card-number", "policy-chain", "claim-selector")
+OF_GANGS = (  # test_gang_bounds.py
+    *("gang-roles", "gang-name", "gang-statements", "label-name", "topology-spreads", "topology-levels"),
+    *("hyper-nodes", "hyper-node-members"),
+    *("pod-group-status", "pod-group-resources"),  # the latter in live/test_pod_group_status.py
+)
 
 
 def bound(name: str) -> Bound:
@@ -150,7 +191,7 @@ def objects(made: Object | tuple[Object, ...]) -> tuple[Object, ...]:
 
 
 def test_every_row_of_the_table_is_walked() -> None:
-    assert {*PODS, *NODES, *OF_PODS_WHICH_RUN, *BY_AMOUNT} == {row.name for row in BOUNDS}
+    assert {*PODS, *NODES, *QUEUES, *OF_PODS_WHICH_RUN, *BY_AMOUNT, *OF_GANGS} == {row.name for row in BOUNDS}
     assert len({row.name for row in BOUNDS}) == len(BOUNDS)
 
 
@@ -203,6 +244,25 @@ def test_nodes_keep_what_is_within_a_bound_and_say_what_they_lose(name: str) -> 
     warnings += [problem for problem in given.problems if row.exceeded(row.most + 1) in problem.message]
     assert warnings
     assert all(problem.field for problem in warnings)
+
+
+@pytest.mark.parametrize("name", QUEUES)
+def test_queues_keep_what_is_within_a_bound_and_say_what_they_lose(name: str) -> None:
+    make, left, beyond = QUEUES[name]
+    row = bound(name)
+    given = read(*objects(make(row.most)))
+    assert not given.problems
+    assert left(given) == row.most
+    given = read(*objects(make(row.most + 1)))
+    assert left(given) == beyond
+    assert [problem for problem in given.problems if row.exceeded(row.most + 1) in problem.message]
+
+
+@pytest.mark.parametrize(("length", "same"), [(253, True), (254, False), (10_000, False)])
+def test_the_name_of_a_queue(length: int, same: bool) -> None:
+    (found,) = pods_of(read(pod("p", meta={"annotations": {"dovetail.dev/queue": "q" * length}})))
+    assert (len(found.queue) <= 253) == same
+    assert len(found.queue) <= 254
 
 
 def test_a_node_whose_taints_are_cut_takes_no_new_pods() -> None:

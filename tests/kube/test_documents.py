@@ -193,7 +193,7 @@ def test_problems_are_bounded_and_printable() -> None:
         ("v1", "Deployment", "is not that of a Deployment, which is apps/v1"),
         ("apps/v1", "Pod", "is not that of a Pod, which is v1"),
         ("v1", "ConfigMap", ""),
-        ("policy/v1", "PodDisruptionBudget", ""),
+        ("autoscaling/v2", "HorizontalPodAutoscaler", ""),
         ("karpenter.sh/v1", "NodePool", ""),
         ("networking.k8s.io/v1", "NetworkPolicy", ""),
         ("resource.k8s.io/v1", "ResourceClaim", ""),

@@ -154,6 +154,19 @@ async def test_an_idle_connection_is_not_kept_for_ever() -> None:
         wire.close()
 
 
+async def test_connections_of_a_burst_are_ended_while_one_serves_all_later_requests() -> None:
+    """Each has 256 KiB for reading. The connection used last is used next, so the others stay idle."""
+    async with serving(OK) as server:
+        wire = Wire(server.url, keep=0.2)
+        message = b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
+        await asyncio.gather(*(wire.ask(message, None, 10.0) for _ in range(5)))
+        assert len(wire._idle) == server.connections == 5
+        await asyncio.sleep(0.3)
+        await wire.ask(message, None, 10.0)
+        assert len(wire._idle) == 1
+        wire.close()
+
+
 async def test_closing_ends_who_waits() -> None:
     async with serving(hang) as server:
         wire = Wire(server.url)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any, Self, cast
 
 import msgspec
 
-from dovetail.engine.scheduler import Scheduler
+from dovetail.engine.scheduler import DEFAULT_RIGHTS, Rights, Scheduler
 from dovetail.kube.api.typed import Ref
 from dovetail.kube.api.watch import Changed, Deleted
 from dovetail.kube.conversion.gangs import Gangs
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.binder import Binder, Claimed, Fate, Outcome
 from dovetail.kube.live.driver import Driver
+from dovetail.kube.live.evictor import Evictor
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.reader import PodReader
 from dovetail.kube.live.tell import Note, ScheduledCondition, Teller
 from dovetail.kube.objects import core as objects
-from dovetail.model.events import Bind
+from dovetail.model.events import Bind, Evict
 from dovetail.model.pod import Pod
 from tests.kube.logged import Logged
 from tests.kube.manifests import ALLOCATED, Object, card, container, node
@@ -32,8 +34,11 @@ class Hands:
     def __init__(self) -> None:
         self.binds: list[Bind] = []
         self.under_way: dict[str, Bind] = {}
+        self.writing = 0  # as if no Binding were being written
         self.notes: list[Note] = []
         self.conditions: dict[str, ScheduledCondition] = {}  # by uid
+        self.nominations: dict[str, str] = {}  # by uid
+        self.writes_nominations = False  # True = none was written yet
 
     def submit(self, bind: Bind, claimed: Claimed = tuple) -> None:
         self.binds.append(bind)
@@ -49,14 +54,32 @@ class Hands:
     def forget(self, uid: str) -> None:
         self.conditions.pop(uid, None)
 
+    def nominate(self, pod: Pod, node: str) -> None:
+        self.nominations[pod.uid] = node
+
+    def is_nominating(self, uid: str) -> bool:
+        return self.writes_nominations and uid in self.nominations
+
+
+class EvictorsHands:
+    """In place of the evictor."""
+
+    def __init__(self) -> None:
+        self.evictions: list[Evict] = []
+
+    def submit(self, evictions: Sequence[Evict]) -> None:
+        self.evictions += evictions
+
 
 class Stage:
     """`async with Stage() as stage:`, then say what happens and `await stage.settle()`."""
 
-    def __init__(self, unknown_group: str = "wait", settings: Settings | None = None) -> None:
+    def __init__(
+        self, unknown_group: str = "wait", settings: Settings | None = None, rights: Rights = DEFAULT_RIGHTS
+    ) -> None:
         self.clock = 1000.0
         self.log = Logged()
-        self.scheduler = Scheduler(mode="interpreted")
+        self.scheduler = Scheduler(mode="interpreted", rights=rights)
         self.mirror = Mirror(PodReader({"dovetail": settings or Settings()}), lambda: self.clock, Gangs(unknown_group))
         self.driver = Driver(self.scheduler, self.mirror, epoch="1.me", now=lambda: self.clock, log=self.log)
         self.hands = Hands()
@@ -64,8 +87,10 @@ class Stage:
         self.driver.doubt = self._doubt
         self.driver.binder = cast(Binder, self.hands)
         self.driver.teller = cast(Teller, self.hands)
+        self.evictors = EvictorsHands()
+        self.driver.preemptions.evictor = cast(Evictor, self.evictors)
 
-    async def __aenter__(self) -> Stage:
+    async def __aenter__(self) -> Self:
         self._running = asyncio.create_task(self.driver.run())
         return self
 
@@ -101,7 +126,7 @@ class Stage:
         self.driver.hear_pods([Deleted(Ref(meta["namespace"], meta["name"], meta["uid"]), None)])
 
     def answer(self, fate: Fate, bind: Bind, item: Object | None = None, message: str = "") -> None:
-        self.driver.outcome(Outcome(bind, fate, message, read(item) if item is not None else None))
+        self.driver.outcomes.take(Outcome(bind, fate, message, read(item) if item is not None else None))
         self.hands.under_way.pop(bind.pod.uid, None)
 
     def holders(self) -> set[str]:

@@ -27,7 +27,7 @@ async def test_an_error_while_a_bind_catches_up_costs_only_the_node(monkeypatch:
 
         monkeypatch.setattr(stage.scheduler, "handle", fail)
         stage.nodes(gpu_node("bad"), gpu_node("good"))
-        assert stage.driver.objection(bind, waited=True) == ""
+        assert stage.driver.outcomes.objection(bind, waited=True) == ""
         stage.pods(waiting("q"), waiting("r"))
         await stage.settle()
         placed = {one.pod.name: one.decision.node for one in stage.hands.binds}

@@ -147,7 +147,7 @@ class TestCluster:
             await stage.settle()
             assert stage.hands.binds == []
             assert [share.uuid for share in stage.scheduler.ledger.held_shares("uid-evil")] == ["n/gpu-0"]
-            stage.driver.say_problems()
+            stage.driver.reports.problems()
             assert [line for line in stage.log if "ml/evil" in line and "kubelet picks" in line]
 
     async def test_an_init_container_that_ended_frees_nothing_where_kubelet_picks(self) -> None:

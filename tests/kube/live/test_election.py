@@ -92,6 +92,20 @@ async def test_a_second_one_waits_until_the_first_falls_silent() -> None:
     await asyncio.wait_for(first.keep(), 5)  # it comes back, and ends: the lease is another's
 
 
+async def test_a_lease_that_runs_out_is_taken_at_that_moment() -> None:
+    """And one that is given back within one look: a quarter of the time between two renewals, 0.5 to 0.6 s."""
+    api, clock = Leases(), Clock()
+    first, second = candidate(api, clock, "a"), candidate(api, clock, "b", quick=False)
+    await first.acquire()
+    assert await second.acquire() is Arrival.TAKEN_OVER
+    assert 15.0 <= clock.now < 15.01
+    waiting = asyncio.create_task(first.acquire())
+    await second.release()
+    given_back = clock.now
+    assert await waiting is Arrival.AFTER_GOODBYE
+    assert clock.now <= given_back + 0.6
+
+
 async def test_after_a_goodbye_nobody_waits() -> None:
     api, clock = Leases(), Clock()
     first, second = candidate(api, clock, "a"), candidate(api, clock, "b")

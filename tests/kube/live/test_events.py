@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from typing import Any
 
 import msgspec
 import pytest
 
+from dovetail.engine.ledger.remembered import size_of
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.reader import PodReader
 from dovetail.kube.live.tell import Note, ScheduledCondition, Teller
@@ -99,3 +101,18 @@ async def test_conditions_and_events_of_one_namespace_do_not_stand_before_anothe
         await asyncio.wait({running})
     assert any("/namespaces/few/" in path for path in server.patched[:9])  # of 8 writers
     assert "few" in [event["metadata"]["namespace"] for event in server.events[:3]]  # of 2 writers
+
+
+async def test_an_event_that_waits_to_be_sent_keeps_no_pod() -> None:
+    """5,000 may wait where the API server is slow: with pods of 250 kB they took 1 GiB after the pods were deleted."""
+
+    class Spec(dict[str, int]):
+        """Something that can be referred to weakly."""
+
+    teller = teller_to(Server())
+    spec = Spec(cpu=1)
+    kept = weakref.ref(spec)
+    teller.note(Note(Pod("ml", "a", "u", resources=spec), "FailedScheduling", "x" * 100_000))
+    del spec
+    assert kept() is None
+    assert size_of(list(teller._events._lines.values())) < 4_000

@@ -51,6 +51,20 @@ def test_in_a_long_line_namespaces_take_turns_and_keep_their_own_order() -> None
     ]
 
 
+def named(namespace: str, name: str, written: str) -> Group:
+    """A group whose name says another namespace than its pod has: Koordinator's gangs that start together."""
+    pod = Pod(namespace, name, f"{namespace}/{name}", group=f"PodGroup/{written}/g+{namespace}:{name}@k")
+    return Group(pod.group, (pod,))
+
+
+def test_a_group_stands_in_the_line_of_its_pods_whatever_namespace_its_name_says() -> None:
+    many = [named("many", f"p{n:03}", "few") for n in range(40)]
+    mine = [lone("few", f"q{n}", created=1.0) for n in range(2)]
+    found = popped(line_of(*many, *mine), 4)
+    assert [name for name in found if name.startswith("few/")] == ["few/q0", "few/q1"]
+    assert {group.order[3] for group in many} == {"many"}
+
+
 def test_priority_decides_before_turns() -> None:
     many = [lone("many", f"p{n:03}", priority=10) for n in range(40)]
     arrivals = line_of(lone("few", "q"), *many)
@@ -79,12 +93,12 @@ async def test_five_thousand_pods_of_one_namespace_stand_before_another_by_one_p
         stage.pods(*(waiting(f"p{n:04}") for n in range(5_000)))
         for number in range(5):
             stage.pods(other(f"canary-{number}", number))
-            before, turns = len(stage.driver._arrivals), 0
+            before, turns = len(stage.driver.arrivals), 0
             while not any(bind.pod.name == f"canary-{number}" for bind in stage.hands.binds):
                 await asyncio.sleep(0)
                 turns += 1
             assert turns <= 3
-            assert before - len(stage.driver._arrivals) <= 3 * PORTION  # of 5,000
+            assert before - len(stage.driver.arrivals) <= 3 * PORTION  # of 5,000
 
 
 @pytest.mark.asyncio
@@ -150,7 +164,7 @@ async def test_a_loop_that_never_rests_looks_after_lost_pods_all_the_same() -> N
         stage.nodes(gpu_node())
         await stage.settle()
         looked: list[float] = []
-        stage.driver._safety_net = lambda: looked.append(stage.clock)  # type: ignore[method-assign]
+        stage.driver.safety_net.look = lambda: looked.append(stage.clock)  # type: ignore[method-assign]
         number = 0
         while stage.clock < 1000.0 + SAFETY_NET + 2 * LONGEST_BUSY:
             stage.clock += 0.25

@@ -118,7 +118,7 @@ class Story:
         if self.chance.random() < 0.3:
             stage.answer(Fate.REFUSED, bind, message="no")
             if self.chance.random() < 0.5:
-                stage.driver._again(bind.pod)
+                stage.driver.outcomes.again(bind.pod)
             return
         self.pods[name] = self.running(name, bind)
         heard_first = self.chance.random() < 0.5

@@ -282,7 +282,7 @@ class TestStartedGangs:
         async with Stage() as stage:
             other = await one_is_refused(stage)
             assert placed(stage) == ["a", "b"]
-            stage.driver._again(other.pod)
+            stage.driver.outcomes.again(other.pod)
             await stage.settle()
             assert placed(stage) == ["a", "b", "b"]
             assert stage.holders() == {"a", "b"}
@@ -294,7 +294,7 @@ class TestStartedGangs:
             stands(stage, Standing.BEHIND)
             if not served:
                 hear(stage, NotServed())
-            stage.driver._again(other.pod)
+            stage.driver.outcomes.again(other.pod)
             await stage.settle()
             assert stage.holders() == {"a", "b"}
             assert placed(stage) == ["a", "b"]
@@ -307,7 +307,7 @@ class TestStartedGangs:
         async with Stage() as stage:
             other = await one_is_refused(stage)
             stands(stage, Standing.BEHIND)
-            stage.driver._again(other.pod)
+            stage.driver.outcomes.again(other.pod)
             await stage.settle()
             hear(stage, Replaced([], []))
             await stage.settle()

@@ -228,7 +228,7 @@ async def test_a_lock_that_may_not_be_written_is_said_and_nothing_is_bound() -> 
         with pytest.raises(LockForbidden) as refused:
             await locks.take(_bind(name))
         assert "HAMi's device plugin on node n" in refused.value.message
-        assert "apply deploy/optional/hami-lock.yaml" in refused.value.message
+        assert "kubectl apply -k deploy/optional/hami-lock" in refused.value.message
         assert 'lacks verb "patch" on resource "nodes"' in refused.value.message
         assert not locks.holds(_bind(name))
     assert node.writes == 2

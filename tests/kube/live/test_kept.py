@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
+import sys
 import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 import numpy as np
 import pytest
 
 from dovetail.engine.kernel import build
-from dovetail.engine.ledger import audit
+from dovetail.engine.ledger import audit, intern, node_rows, requests
 from dovetail.engine.ledger.node_rows import MOST_COLUMNS
-from dovetail.engine.rules import pod_counts
+from dovetail.engine.ledger.remembered import size_of
+from dovetail.engine.rules import default_spread, node_columns, pod_counts
 from dovetail.engine.scheduler import Scheduler
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live import reader as live_reader
@@ -22,11 +27,11 @@ from dovetail.kube.live.reader import MOST_TEMPLATE_BYTES, PodReader
 from dovetail.kube.objects import core as objects
 from dovetail.model import device
 from dovetail.model.decision import Share
-from dovetail.model.events import GroupArrived, NodeChanged, PodGone, PodObserved
+from dovetail.model.events import GroupArrived, NodeChanged, PodGone, PodObserved, SelectorChanged
 from dovetail.model.node import Node
-from dovetail.model.pod import DeviceRules, Profile, RunningPod
-from dovetail.model.relations import Selector
-from dovetail.model.rules import Requirement
+from dovetail.model.pod import Container, DeviceRules, Pod, Profile, RunningPod
+from dovetail.model.relations import PodTerm, Relations, Selector, SpreadConstraint
+from dovetail.model.rules import AffinityTerm, NodeRules, Requirement
 from tests.builders import ask, group
 from tests.builders import card as model_card
 from tests.builders import node as model_node
@@ -46,31 +51,73 @@ def source(annotations: dict[str, str], name: str = "p") -> objects.Pod:
 
 
 def test_the_least_recently_used_make_way() -> None:
-    kept = Kept[str](32 * OVERHEAD)
+    value = "x" * 1000
+    each = size_of(value) + OVERHEAD
+    kept = Kept[str](32 * each)
     for number in range(32):
-        kept.put(b"%d" % number, str(number), 0)
-    assert (len(kept), kept.bytes) == (32, 32 * OVERHEAD)
-    assert kept.get(b"0") == "0"  # used: 1 goes first
-    kept.put(b"new", "new", OVERHEAD)
-    assert [kept.get(key) for key in (b"0", b"1", b"2", b"3", b"new")] == ["0", None, None, "3", "new"]
-    kept.put(b"new", "newer", 0)
-    assert (kept.get(b"new"), kept.bytes) == ("newer", 31 * OVERHEAD)  # 0, 3 … 31 and this one
-    kept.put(b"large", "large", 2 * OVERHEAD)  # more than a sixteenth of the room
+        kept.put(b"%d" % number, value)
+    assert (len(kept), kept.bytes) == (32, 32 * each)
+    assert kept.get(b"0") == value  # used: 1 goes first
+    kept.put(b"new", value * 2)
+    assert [kept.get(key) is None for key in (b"0", b"1", b"2", b"3", b"new")] == [False, True, True, False, False]
+    kept.put(b"new", value)
+    assert (kept.get(b"new"), kept.bytes) == (value, 31 * each)  # 0, 3 … 31 and this one
+    kept.put(b"large", value * 3)  # more than a sixteenth of the room
     assert kept.get(b"large") is None
 
 
-def test_templates_that_all_differ_take_the_memory_that_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A template of 700 bytes becomes Python objects of 3,300: 32 MiB of templates took 150 MiB."""
-    monkeypatch.setattr(live_reader, "MOST_TEMPLATE_BYTES", 2 * MIB)
+def test_the_size_of_a_value_is_that_of_everything_in_it() -> None:
+    """Classes and enumerations are there once, whatever is kept."""
+    assert sys.getsizeof("ab") <= size_of("ab") <= sys.getsizeof("ab") + 16
+    names = tuple(f"name-{number}" for number in range(100))
+    whole = sys.getsizeof((0, 0)) + sys.getsizeof(names) + sum(map(sys.getsizeof, names))
+    assert whole <= size_of((names, names)) <= whole + 16 * 100
+    assert size_of(model_pod("p", ask())) < 20_000
+
+
+def few_annotations(number: int) -> Object:
+    return annotated({"nvidia.com/use-gputype": f"A{number}", "nvidia.com/use-gpuuuid": f"GPU-{number}"})
+
+
+def many_short_values(number: int) -> Object:
+    """4,000 values of three characters, of which each is an object of 60 bytes."""
+    values = [f"{number % 10}{n:02x}" for n in range(4_000)]
+    rule = {"matchExpressions": [{"key": f"k{number}", "operator": "NotIn", "values": values}]}
+    term = {"topologyKey": "zone", "labelSelector": rule}
+    required = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return {**annotated({}), "spec": {"containers": [container({GPU: "1"})], "affinity": required}}
+
+
+def many_problems(number: int) -> Object:
+    """50 containers with 10 requests each that have no limit. Each is a message of 200 characters."""
+    requests = {"requests": {f"x.io/{number}-{n}": "1" for n in range(10)}}
+    made = [{"name": f"c{n}", "image": "i", "resources": requests} for n in range(50)]
+    return {**annotated({}), "spec": {"containers": made}}
+
+
+def annotated(annotations: dict[str, str]) -> Object:
+    return pod("p", container({GPU: "1"}), meta={"uid": "p", "namespace": "d", "annotations": annotations})
+
+
+@pytest.mark.parametrize(("made", "times"), [(few_annotations, 3_000), (many_short_values, 60), (many_problems, 60)])
+def test_templates_that_all_differ_take_the_memory_that_is_stated(
+    monkeypatch: pytest.MonkeyPatch, made: Callable[[int], Object], times: int
+) -> None:
+    """The length of a template's source was counted: 32 MiB of templates could take 150 MiB, or 1 GiB."""
+    most = 8 * MIB
+    monkeypatch.setattr(live_reader, "MOST_TEMPLATE_BYTES", most)
     read = reader()
-    read.pod(source({"nvidia.com/use-gputype": "A100"}))
+    sources = [msgspec.convert(made(number), objects.Pod) for number in range(times)]
+    read.pod(sources[0])
     tracemalloc.start()
-    for number in range(3_000):
-        read.pod(source({"nvidia.com/use-gputype": f"A{number}", "nvidia.com/use-gpuuuid": f"GPU-{number}"}))
+    for item in sources:
+        read.pod(item)
+    gc.collect()
     taken = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert len(read._templates) > 100
-    assert taken < 2 * MIB
+    assert len(read._templates) > 10
+    assert read._templates.bytes > most // 2
+    assert taken < most
 
 
 def test_replicas_share_what_is_read_of_them() -> None:
@@ -108,7 +155,7 @@ def test_interpreted_kernels_of_ever_new_chains_make_way(monkeypatch: pytest.Mon
         assert interpreter.kernel(profile) is interpreter.kernel(profile)
         most = max(most, len(interpreter._made) + len(interpreter._before))
     assert len(pairs) == 120
-    assert len(interpreter._kernels) <= 8
+    assert len(interpreter.kernels) <= 8
     assert most <= 2 * 8 * 20  # functions of a pair; all 120 pairs have 900
     again = interpreter.kernel(first)
     assert again is not kept
@@ -220,6 +267,77 @@ def test_uuids_that_a_pod_named_go_with_the_pod_though_its_request_is_remembered
         scheduler.handle(PodGone(0.0, asking.uid))
     assert len(scheduler.outlook.shapes) == 1
     assert len(scheduler.intern.uuids) <= 2 * 64 * 50 + 16  # what 64 events bring, twice, and the cards
+
+
+VALUES = 1_000
+
+
+def many_containers(number: int) -> Pod:
+    """All have the same shape: only the names of the containers differ."""
+    return replace(model_pod("p"), containers=tuple(Container(f"c-{number}-{n}") for n in range(VALUES)))
+
+
+def many_values_of_nodes(number: int) -> Pod:
+    rule = Requirement("zone", "NotIn", tuple(f"{number}-{n}" for n in range(VALUES)))
+    return replace(model_pod("p"), node_rules=NodeRules(affinity=(AffinityTerm((rule,)),)))
+
+
+def many_values_of_pods(number: int) -> Pod:
+    others = Selector((), (Requirement("app", "NotIn", tuple(f"{number}-{n}" for n in range(VALUES))),))
+    return replace(model_pod("p"), relations=Relations(anti_affinity=(PodTerm("zone", others, ("default",)),)))
+
+
+def spread_over_chosen_nodes(number: int) -> Pod:
+    constraint = SpreadConstraint("zone", 1, True, Selector())
+    return replace(many_values_of_nodes(number), relations=Relations(spread=(constraint,)))
+
+
+def many_labels_of_a_service(number: int) -> Pod:
+    labels = {"app": "web"} | {f"l-{number}-{n}": "x" for n in range(VALUES)}
+    return replace(model_pod("p"), labels=labels, profile=Profile(default_spread=True))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        many_containers,
+        many_values_of_nodes,
+        many_values_of_pods,
+        spread_over_chosen_nodes,
+        many_labels_of_a_service,
+    ],
+)
+def test_large_requests_of_pods_that_are_gone_take_bounded_memory(
+    monkeypatch: pytest.MonkeyPatch, made: Callable[[int], Pod]
+) -> None:
+    """Caches of the engine had limits on entries: 20,000 requests with 256 containers each took more than 1 GiB."""
+    for module, limit in (
+        (intern, "MOST_REMEMBERED_BYTES"),
+        (requests, "MOST_REMEMBERED_BYTES"),
+        (node_rows, "SWEEP_RULES_FROM"),
+        (pod_counts, "MOST_BYTES"),
+        (node_columns, "MAX_NODE_FACT_BYTES"),
+        (default_spread, "MAX_CONSTRAINT_BYTES"),
+    ):
+        monkeypatch.setattr(module, limit, MIB // 2)
+    scheduler = Scheduler(mode="interpreted")
+    scheduler.handle(NodeChanged(0.0, model_node("a", gpus=8, labels={"zone": "x"})))
+    scheduler.handle(SelectorChanged(0.0, "Service", "default", "web", Selector((("app", "web"),))))
+
+    def come_and_go(first: int, last: int) -> None:
+        for number in range(first, last):
+            arrives = replace(made(number), name=f"p{number}", uid=f"u{number}", namespace="default")
+            scheduler.handle(GroupArrived(0.0, group(arrives)))
+            scheduler.handle(PodGone(0.0, arrives.uid))
+
+    come_and_go(0, 2)
+    tracemalloc.start()
+    come_and_go(2, 300)  # 70 kB each and more: 20 MiB
+    gc.collect()
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert taken < 6 * MIB  # what 64 events bring, until unused rules are looked for, and half a MiB for each cache
+    audit.validate(scheduler.ledger)
 
 
 def test_json_of_a_register_is_small_enough() -> None:

@@ -17,7 +17,7 @@ from dovetail.engine.kernel.build import Pair
 from dovetail.engine.scheduler import Scheduler
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live import kernels as under_test
-from dovetail.kube.live.kernels import FEW_NODES, MOST_ADMITTED, Kernels, Make
+from dovetail.kube.live.kernels import FEW_NODES, MOST_ADMITTED, WORTH_COMPILING, Kernels, Make
 from dovetail.kube.live.warm import NotCompiled, Workshop, pairs_of, read, title
 from dovetail.kube.log import Level
 from dovetail.model.pod import Group, Pod, Profile
@@ -96,7 +96,9 @@ def test_configured_policies_are_made_together_and_first() -> None:
     run(story, Settings(profile=DEFAULT), Settings(profile=OTHER))
 
 
-def test_a_small_cluster_is_served_while_compiling_goes_on() -> None:
+def test_a_small_cluster_is_served_while_compiling_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(under_test, "WORTH_COMPILING", 1)
+
     async def story(bench: Bench) -> None:
         assert bench.admit(OTHER, FEW_NODES) == ""
         await until(lambda: bench.asked == [[("gpu-packing", ("numa", "binpack"))]])
@@ -105,6 +107,25 @@ def test_a_small_cluster_is_served_while_compiling_goes_on() -> None:
         bench.gate.set()
         await until(lambda: bench.used == [OTHER])
         assert bench.again == []
+
+    run(story)
+
+
+def test_a_small_cluster_compiles_policies_that_are_used_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The 100th decision pays for compiling. Policies that few pods name cost no compiler and no memory."""
+    monkeypatch.setattr(under_test, "MAX_COUNTED_PAIRS", 2)
+
+    async def story(bench: Bench) -> None:
+        for _ in range(WORTH_COMPILING - 1):
+            assert bench.admit(OTHER, FEW_NODES) == ""
+        assert bench.kernels._queue == {}
+        assert bench.admit(FGD, FEW_NODES) == ""
+        assert bench.admit(DEFAULT, FEW_NODES) == ""  # a third pair: the counts of two begin anew
+        assert dict(bench.kernels._decided) == {("binpack", ("spread",)): 1}
+        for _ in range(WORTH_COMPILING):
+            assert bench.admit(OTHER, FEW_NODES) == ""
+        await until(lambda: bench.asked == [[("gpu-packing", ("numa", "binpack"))]])
+        assert dict(bench.kernels._decided) == {("binpack", ("spread",)): 1}
 
     run(story)
 
@@ -138,6 +159,7 @@ def test_joint_policies_have_one_kernel_whatever_their_device_policy() -> None:
 def test_tenants_cannot_have_more_than_so_many_pairs_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """The third pair of two: interpreted; on a large cluster one decision every INTERPRETED_PAUSE seconds, in order."""
     monkeypatch.setattr(under_test, "INTERPRETED_PAUSE", 0.01)
+    monkeypatch.setattr(under_test, "WORTH_COMPILING", 1)
 
     async def story(bench: Bench) -> None:
         bench.gate.set()
@@ -165,6 +187,7 @@ def gang(name: str, *profiles: Profile) -> Group:
 @pytest.mark.parametrize("profiles", [(OTHER, OTHER, OTHER), (OTHER, FGD, OTHER)], ids=["one pair", "two pairs"])
 def test_a_gang_needs_one_turn_whatever_its_size(profiles: Sequence[Profile], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(under_test, "INTERPRETED_PAUSE", 0.01)
+    monkeypatch.setattr(under_test, "WORTH_COMPILING", 1)
 
     async def story(bench: Bench) -> None:
         bench.gate.set()
@@ -182,6 +205,7 @@ def test_a_gang_needs_one_turn_whatever_its_size(profiles: Sequence[Profile], mo
 def test_a_turn_is_kept_while_the_next_groups_have_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop may be busy for longer than a turn; turns that no group uses are few."""
     monkeypatch.setattr(under_test, "INTERPRETED_PAUSE", 0.01)
+    monkeypatch.setattr(under_test, "WORTH_COMPILING", 1)
 
     async def story(bench: Bench) -> None:
         bench.gate.set()
@@ -253,6 +277,12 @@ def test_a_child_compiles_and_the_scheduler_loads(monkeypatch: pytest.MonkeyPatc
     assert took[0] > 1
     assert took[1] == 0
     assert misses == (0, 0)
+    # A mark without its kernel, as an installation in another folder leaves it: compiled in a child, too.
+    index = next((tmp_path / "home").rglob("*place_entry*.nbi"))
+    index.rename(tmp_path / index.name)
+    took_again, misses_again = in_process(script, tmp_path / "home", {})
+    assert took_again > 1
+    assert misses_again == 0
     # An image brings them along: read-only, and the folder that can be written to is empty.
     shipped = {"DOVETAIL_KERNELS": str(tmp_path / "home")}
     assert in_process(script, tmp_path / "other", shipped) == (0, 0)

@@ -12,13 +12,12 @@ import yaml
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.typed import Ref
 from dovetail.kube.api.watch import Changed, Deleted, NotServed, Replaced
-from dovetail.kube.conversion.groups import KUBERNETES
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.hami_lock import HamiLocks
-from dovetail.kube.live.pod_group_watches import WATCHED_POD_GROUPS
 from dovetail.kube.live.sources import Sources
 from dovetail.kube.live.volume_mirror import VolumeMirror
 from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.gangs import KUBERNETES
 from tests.kube.live.stage import Stage, gpu_node, waiting
 from tests.kube.manifests import Object
 
@@ -55,8 +54,15 @@ def test_every_kind_of_pod_group_is_watched_and_allowed() -> None:
     assert f"/apis/{KUBERNETES}/{OLD}/podgroups" in paths
     assert f"/apis/{KUBERNETES}/{NEW}/podgroups" in paths
     rules = [rule for item in yaml.safe_load_all(RBAC.read_text(encoding="utf-8")) for rule in item.get("rules", ())]
-    allowed = {group for rule in rules if "podgroups" in rule["resources"] for group in rule["apiGroups"]}
-    assert allowed == {group for group, _ in WATCHED_POD_GROUPS}
+    allowed = {
+        f"/apis/{group}/{resource}"
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        if {"list", "watch"} <= set(rule["verbs"])
+    }
+    watched = [path.split("/") for path in paths if path.startswith("/apis/")]
+    assert {f"/apis/{group}/{resource}" for _, _, group, _, resource in watched} <= allowed
 
 
 @pytest.mark.asyncio

@@ -24,9 +24,9 @@ async def test_nothing_is_looked_at_while_node_and_time_stand_still(monkeypatch:
         stage.pods(waiting("a"))
         await stage.settle()
         (bind,) = stage.hands.binds
-        assert stage.driver.objection(bind, waited=True) == ""
-        monkeypatch.setattr("dovetail.kube.live.driver.objection", lambda *_: pytest.fail("looked"))
-        assert stage.driver.objection(bind, waited=False) == ""
+        assert stage.driver.outcomes.objection(bind, waited=True) == ""
+        monkeypatch.setattr("dovetail.kube.live.bind_outcomes.objection", lambda *_: pytest.fail("looked"))
+        assert stage.driver.outcomes.objection(bind, waited=False) == ""
 
 
 async def test_the_present_is_what_was_heard_even_if_it_is_not_booked_yet() -> None:
@@ -36,7 +36,7 @@ async def test_the_present_is_what_was_heard_even_if_it_is_not_booked_yet() -> N
         await stage.settle()
         (bind,) = stage.hands.binds
         stage.nodes(_cordoned())  # the loop has not come to it
-        assert stage.driver.objection(bind, waited=False) == "node n: node is cordoned"
+        assert stage.driver.outcomes.objection(bind, waited=False) == "node n: node is cordoned"
 
 
 async def test_an_outdated_bind_gives_its_card_back_and_goes_elsewhere_at_once() -> None:
@@ -47,7 +47,7 @@ async def test_an_outdated_bind_gives_its_card_back_and_goes_elsewhere_at_once()
         stage.nodes(_cordoned("n"), gpu_node("other"))
         await stage.settle()
         (bind,) = stage.hands.binds
-        stage.answer(Fate.OUTDATED, bind, message=stage.driver.objection(bind, waited=True))
+        stage.answer(Fate.OUTDATED, bind, message=stage.driver.outcomes.objection(bind, waited=True))
         await stage.settle()
         assert [one.decision.node for one in stage.hands.binds] == ["n", "other"]
         assert stage.holders() == {"a"}
@@ -77,7 +77,7 @@ async def test_a_card_that_was_replaced_after_the_decision_is_not_bound() -> Non
         stage.nodes(node("n", card("GPU-new")))
         await stage.settle()
         assert [share.uuid for share in bind.decision.shares] == ["GPU-n-0"]
-        assert stage.driver.objection(bind, waited=False).startswith("node n: ")
+        assert stage.driver.outcomes.objection(bind, waited=False).startswith("node n: ")
 
 
 async def test_a_node_that_went_and_came_back_is_looked_at_again() -> None:
@@ -89,4 +89,4 @@ async def test_a_node_that_went_and_came_back_is_looked_at_again() -> None:
         stage.node_gone("n")
         stage.nodes(_cordoned())
         await stage.settle()
-        assert stage.driver.objection(bind, waited=False) == "node n: node is cordoned"
+        assert stage.driver.outcomes.objection(bind, waited=False) == "node n: node is cordoned"

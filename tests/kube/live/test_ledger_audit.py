@@ -216,6 +216,25 @@ async def test_nothing_is_compared_before_its_time_nor_while_deciding_is_paused(
 
 
 @pytest.mark.asyncio
+async def test_bindings_go_first_but_not_for_long() -> None:
+    async with Stage() as stage:
+        await two_pods_on_n(stage)
+        rounds = stage.driver.audit.rounds
+        stage.hands.writing = 1
+        stage.driver.audit.demand()
+        await a_minute_later(stage, 9.0)
+        assert stage.driver.audit.rounds == rounds
+        await a_minute_later(stage, 2.0)
+        assert stage.driver.audit.rounds == rounds + 1
+        stage.driver.audit.demand()
+        await a_minute_later(stage, 1.0)
+        assert stage.driver.audit.rounds == rounds + 1
+        stage.hands.writing = 0
+        await a_minute_later(stage, 0.0)
+        assert stage.driver.audit.rounds == rounds + 2
+
+
+@pytest.mark.asyncio
 async def test_zero_seconds_means_only_after_faults() -> None:
     async with Stage() as stage:
         stage.driver.audit = LedgerAudit(stage.driver, 0.0)

@@ -112,4 +112,4 @@ async def test_rights_that_are_missing_are_named_in_the_log() -> None:
 
     server.post = forbidden  # type: ignore[method-assign]
     assert await server.read("Bearer good") == 503
-    assert "deploy/optional/metrics-auth.yaml" in server.said[0]
+    assert "deploy/optional/metrics-auth" in server.said[0]

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
-from dovetail.kube.api.reflector import Health
-from dovetail.kube.live.health import Numbers, metrics
-from dovetail.kube.live.kernels import KernelCounts
-from dovetail.kube.live.metrics_text import HELP, render, written
+from dovetail.kube.api.histogram import Histogram
+from dovetail.kube.live.health import Numbers
+from dovetail.kube.live.metrics.table import METRICS, Metric
+from dovetail.kube.live.metrics.text import lines, render, written
 from dovetail.kube.live.port import PortRequest
-from dovetail.kube.live.service import LiveScheduler
+from tests.kube.live.metric_service import driver, metrics, service
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
-LABELS = r'\{[a-z]+="(?:[^"\\\n]|\\[\\"n])*"\}'
-SAMPLE = re.compile(rf"({NAME})((?:{LABELS})?) (\d+(?:\.\d+)?(?:e[+-]?\d+)?|[+-]Inf|NaN)")
-WELL = Health(synced=True, served=True, connected=True, quiet=1, age=1.5, failures=0, lists=2, broken=7, error="")
+LABEL = r'[a-z_]+="(?:[^"\\\n]|\\[\\"n])*"'
+SAMPLE = re.compile(rf"({NAME})((?:\{{{LABEL}(?:,{LABEL})*\}})?) (-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|[+-]Inf|NaN)")
 
 
 def parsed(text: str) -> dict[str, tuple[str, str, dict[str, float]]]:
@@ -38,46 +34,31 @@ def parsed(text: str) -> dict[str, tuple[str, str, dict[str, float]]]:
         else:
             sample = SAMPLE.fullmatch(line)
             assert sample is not None, line
-            assert sample[1] == current
-            assert sample[2] not in found[current][2], line
-            found[current][2][sample[2]] = float(sample[3])
+            stem = re.sub("_(bucket|sum|count)$", "", sample[1]) if found[current][0] == "histogram" else sample[1]
+            assert stem == current
+            key = sample[1].removeprefix(current) + sample[2]
+            assert key not in found[current][2], line
+            found[current][2][key] = float(sample[3])
     return found
 
 
-def everything(bound: int = 12_345_679, *paths: str) -> LiveScheduler:
-    """A scheduler that leads: it has every metric there is."""
-    reflectors = [SimpleNamespace(path=path, health=lambda: WELL) for path in paths or ("/api/v1/pods",)]
-    driver = SimpleNamespace(
-        counts=SimpleNamespace(placed=bound, bound=bound, conflicts=1, refused=2, rescued=0),
-        set_aside=SimpleNamespace(total=0),
-        binder=SimpleNamespace(under_way=(), writes=bound, gate=SimpleNamespace(throttled=3)),
-        teller=SimpleNamespace(conditions_written=1, sent=2, dropped=0),
-        audit=SimpleNamespace(rounds=4, differences=0, rebuilds=0),
-    )
-    made = SimpleNamespace(
-        reflectors=reflectors,
-        ready=True,
-        state="ready",
-        mirror=SimpleNamespace(nodes={}, pods={}, records_changed=0),
-        scheduler=SimpleNamespace(waiting=()),
-        driver=driver,
-        kernels=SimpleNamespace(counts=KernelCounts(compiled=1, seconds=12.25)),
-        peers=SimpleNamespace(refused="", elsewhere=0),
-        seals_records=True,
-    )
-    return cast(LiveScheduler, made)
-
-
 def test_every_metric_has_a_type_and_is_explained_and_none_is_explained_that_does_not_exist() -> None:
-    found = parsed(metrics(everything()))
-    assert {name: bool(text) for name, (_, text, _) in found.items()} == dict.fromkeys(HELP, True)
-    assert {kind for name, (kind, _, _) in found.items() if name.endswith("_total")} == {"counter"}
-    assert {kind for name, (kind, _, _) in found.items() if not name.endswith("_total")} == {"gauge"}
+    found = parsed(metrics(service()))
+    assert {name: bool(text) for name, (_, text, _) in found.items()} == dict.fromkeys(METRICS, True)
+    assert {name: kind for name, (kind, _, _) in found.items()} == {one.name: one.kind for one in METRICS.values()}
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.name)
+def test_names_follow_prometheus_rules(metric: Metric) -> None:
+    """A counter ends in _total, and nothing else does; units are seconds and bytes; help is a sentence."""
+    assert metric.name.endswith("_total") is (metric.kind == "counter")
+    assert not re.search(r"_(ms|millis|mib|gib|milli)(_|$)", metric.name)
+    assert metric.help.endswith(".")
 
 
 def test_counters_keep_all_their_digits() -> None:
     """With six digits a counter at 12 million would stand still for a hundred binds, and its rate would be 0."""
-    found = parsed(metrics(everything(bound=12_345_679)))
+    found = parsed(metrics(service(driver=driver(bound=12_345_679))))
     assert found["dovetail_pods_bound_total"][2] == {"": 12_345_679}
     assert found["dovetail_kernel_compile_seconds_total"][2] == {"": 12.25}
 
@@ -101,7 +82,7 @@ def test_numbers_are_written_as_prometheus_reads_them(value: float, text: str) -
 
 
 def test_labels_are_escaped() -> None:
-    text = render({}, {"dovetail_watch_failures_total": {'/a"b\\c\nd': 7, "/e": 0}})
+    text = render({"dovetail_watch_failures_total": {('/a"b\\c\nd',): 7, ("/e",): 0}})
     assert text.split("\n")[2:] == [
         'dovetail_watch_failures_total{resource="/a\\"b\\\\c\\nd"} 7',
         'dovetail_watch_failures_total{resource="/e"} 0',
@@ -109,17 +90,30 @@ def test_labels_are_escaped() -> None:
     assert len(parsed(text)["dovetail_watch_failures_total"][2]) == 2
 
 
-def test_help_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    changed: Mapping[str, str] = {"dovetail_ready": 'two\nlines \\ and a quote"'}
-    monkeypatch.setattr("dovetail.kube.live.metrics_text.HELP", changed)
-    assert render({"dovetail_ready": 1}, {}).split("\n") == [
+def test_help_is_one_line() -> None:
+    assert list(lines(Metric("dovetail_ready", 'two\nlines \\ and a quote"'), 1)) == [
         '# HELP dovetail_ready two\\nlines \\\\ and a quote"',
         "# TYPE dovetail_ready gauge",
         "dovetail_ready 1",
     ]
 
 
+def test_a_histogram_counts_what_is_not_above_each_bound() -> None:
+    """0.5 and 1 are in `le="1"`; 3 is above every bound; 0.5 + 1 + 3 = 4.5."""
+    made = Histogram((1.0, 2.0))
+    for value in (0.5, 1.0, 3.0):
+        made.observe(value)
+    text = lines(Metric("m", "M.", ("result",), "histogram"), {("placed",): made})
+    assert list(text)[2:] == [
+        'm_bucket{result="placed",le="1"} 2',
+        'm_bucket{result="placed",le="2"} 2',
+        'm_bucket{result="placed",le="+Inf"} 3',
+        'm_sum{result="placed"} 4.5',
+        'm_count{result="placed"} 3',
+    ]
+
+
 @pytest.mark.asyncio
 async def test_the_format_is_named_in_the_answer() -> None:
-    answer = await Numbers(everything()).serve(PortRequest("/metrics"))
+    answer = await Numbers(service()).serve(PortRequest("/metrics"))
     assert answer.kind == "text/plain; version=0.0.4; charset=utf-8"

@@ -18,7 +18,9 @@ KIND = WATCHED_POD_GROUPS[0]
 class Fake:
     """In place of a reflector."""
 
-    def __init__(self, path: str, kind: object, hear: Any, *, on_watch: Any, on_begin: Any, wanted: Any) -> None:
+    def __init__(
+        self, path: str, kind: object, hear: Any, *, on_watch: Any, on_begin: Any, wanted: Any, without: str
+    ) -> None:
         self.path, self.hear, self.on_watch, self.wanted, self.renewed = path, hear, on_watch, wanted, 0
         self.on_begin = on_begin
         on_begin()  # the first list
@@ -135,7 +137,7 @@ def test_kinds_that_are_not_served_are_one_line() -> None:
         other.hear([NotServed()])  # type: ignore[attr-defined]
     assert [str(line) for line in stage.log] == [
         "PodGroups are not served of scheduling.x-k8s.io, scheduling.sigs.k8s.io, scheduling.volcano.sh, "
-        "scheduling.k8s.io; pods that name one wait for it"
+        "scheduling.run.ai, scheduling.k8s.io; pods that name one wait for it"
     ]
     reflector.hear([listed()])
     assert str(stage.log[-1]) == "PodGroups of scheduling.x-k8s.io/v1alpha1 are served now"

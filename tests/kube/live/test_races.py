@@ -14,8 +14,8 @@ from dovetail.kube.live.binder import Fate
 from dovetail.kube.live.kernels import Kernels
 from dovetail.kube.live.patience import is_refusal
 from dovetail.kube.objects import core as objects
-from dovetail.model.events import PodGone
-from dovetail.model.pod import Group
+from dovetail.model.events import GroupArrived, PodGone
+from dovetail.model.pod import Group, Pod
 from tests.kube.live.stage import Stage, bound, gpu_node, read, waiting
 from tests.kube.manifests import Object
 
@@ -189,6 +189,30 @@ async def test_a_pod_that_left_a_gang_that_waits_for_its_kernel_is_in_the_safety
         await stage.settle()
         assert [bind.pod.name for bind in stage.hands.binds] == ["b", "a"]
         assert await _is_rescued(stage, "uid-b")
+
+
+async def test_the_safety_net_offers_a_gang_once_however_many_members_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Stage() as stage:
+        _pod_group(stage, 6)
+        names = ["a", "b", "c", "d", "e"]
+        stage.pods(*(waiting(name, labels=GANG) for name in names), waiting("f"), waiting("g"))
+        await stage.settle()
+        for name in (*names, "f", "g"):
+            stage.scheduler.handle(PodGone(stage.clock, f"uid-{name}"))
+        offered: list[GroupArrived] = []
+        made: list[str] = []
+        group_of = stage.mirror.gangs.group
+
+        def group(pod: Pod) -> Group:
+            made.append(pod.name)
+            return group_of(pod)
+
+        monkeypatch.setattr(stage.mirror.gangs, "group", group)
+        monkeypatch.setattr(stage.driver, "happened", offered.extend)
+        stage.driver.safety_net.look()
+        assert stage.driver.counts.rescued == 7
+        assert made == ["a", "f", "g"]
+        assert [len(event.group.pods) for event in offered] == [5, 1, 1]
 
 
 async def test_pods_of_others_that_kubelet_refuses_are_not_our_concern() -> None:

@@ -12,6 +12,7 @@ import pytest
 from dovetail.kube.api.typed import Ref
 from dovetail.kube.api.watch import Changed, Deleted
 from dovetail.kube.conversion import reading
+from dovetail.kube.conversion.forecasts import NETWORK_KEYS
 from dovetail.kube.conversion.requests import pod_from
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.mirror import Mirror
@@ -19,6 +20,7 @@ from dovetail.kube.live.reader import PodReader
 from dovetail.kube.objects import core as objects
 from dovetail.model.events import NodeChanged, NodeGone
 from dovetail.model.pod import Pod
+from dovetail.model.reason import Reason
 from tools.controlplane.objects import gpu_limits, node, pod
 
 
@@ -104,6 +106,12 @@ def test_what_a_pod_asks_for_by_annotation_is_another_template() -> None:
     assert plain.device_rules != picky.device_rules
 
 
+@pytest.mark.parametrize("name", NETWORK_KEYS)
+def test_the_network_load_that_a_pod_states_is_part_of_its_template(name: str) -> None:
+    reader = _reader()
+    assert [reader.pod(_pod(annotations={name: text})).pod.network_kbit for text in ("1", "900")] == [1_000, 900_000]
+
+
 def test_pods_that_hamis_webhook_passes_over_are_another_template() -> None:
     reader, whole = _reader(), {"containers": [{"name": "c", "resources": {"limits": gpu_limits(1)}}]}
     ignored = reader.pod(_pod("a", spec=whole, labels={"hami.io/webhook": "ignore"})).pod
@@ -135,3 +143,24 @@ def test_pods_of_a_pool_are_placed_on_its_nodes_only_and_stay_the_same_when_boun
     marked = {"dovetail.dev/bound-by": "kube-system/dovetail-scheduler"}
     bound = _pod(spec={"nodeSelector": {"disk": "ssd"}, "nodeName": "n"}, annotations=marked)
     assert reader.pod(bound).pod == waiting
+
+
+@pytest.mark.parametrize(
+    "beyond",
+    [
+        {"labels": {f"label-{number}": "x" for number in range(257)}},
+        {"ownerReferences": [{"apiVersion": "v1", "kind": "Job", "name": "j" * 600, "uid": "u", "controller": True}]},
+    ],
+    ids=["labels", "owner"],
+)
+def test_a_pod_beyond_a_bound_is_not_a_template_for_pods_within_it(beyond: dict[str, Any]) -> None:
+    """Labels and owners are not part of a template. The first pod that was read decided for all pods of its spec."""
+    for first in (True, False):
+        reader = _reader()
+        if not first:
+            assert reader.pod(_pod("within")).pod.refusal is None
+        refused = reader.pod(_pod("beyond", **beyond)).pod
+        assert refused.refusal is not None
+        assert refused.refusal.reason is Reason.LIMIT_EXCEEDED
+        assert len(refused.owner) < 600
+        assert reader.pod(_pod("within")).pod.refusal is None

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from dovetail.kube.api.reflector import Health
-from dovetail.kube.live.health import SILENT_AFTER, STALE_AFTER, metrics, readiness
-from dovetail.kube.live.kernels import KernelCounts
+from dovetail.kube.live.health import SILENT_AFTER, STALE_AFTER, checks, readiness
 from dovetail.kube.live.service import LiveScheduler
+from tests.kube.live.metric_service import metrics, service
 
 WELL = Health(
     synced=True, served=True, connected=True, quiet=1, age=1, failures=0, lists=1, broken=0, error="refused once"
@@ -18,20 +17,8 @@ WELL = Health(
 
 
 def _service(health: Health, ready: bool = True) -> LiveScheduler:
-    reflector = SimpleNamespace(path="/api/v1/pods", health=lambda: health)
-    empty = SimpleNamespace(nodes={}, pods={}, waiting=())
     state = "ready" if ready else "listing the cluster"
-    made = SimpleNamespace(
-        reflectors=[reflector],
-        ready=ready,
-        state=state,
-        mirror=empty,
-        scheduler=empty,
-        driver=None,
-        kernels=SimpleNamespace(counts=KernelCounts()),
-        peers=SimpleNamespace(refused="", elsewhere=0),
-    )
-    return cast(LiveScheduler, made)
+    return service(health=health, ready=ready, state=state, driver=None, signals=None)
 
 
 def _health(**changes: Any) -> Health:
@@ -70,11 +57,30 @@ def test_a_start_that_hangs_says_on_what() -> None:
 
 
 def test_what_is_unknown_of_other_dovetails_is_said_and_stops_nothing() -> None:
-    service = _service(WELL)
-    service.peers.refused, service.peers.elsewhere = "lacks verb list", 2
-    ready, text = readiness(service)
+    made = _service(WELL)
+    made.peers.refused, made.peers.elsewhere = "lacks verb list", 2
+    ready, text = readiness(made)
     assert ready
     assert "other Dovetails cannot be looked for: lacks verb list" in text
     assert "claim the same nodes: 2" in text
-    assert "dovetail_peers_unknown 1" in metrics(service)
-    assert "dovetail_peers_elsewhere 2" in metrics(service)
+    assert "dovetail_peers_unknown 1" in metrics(made)
+    assert "dovetail_peers_elsewhere 2" in metrics(made)
+
+
+def test_each_check_is_named() -> None:
+    made = _service(_health(age=31.4, connected=False))
+    made.peers.refused = "lacks verb list"
+    assert list(map(str, checks(made))) == [
+        "[+]state ok: ready",
+        "[+]lease ok",
+        "[-]watch /api/v1/pods failed: /api/v1/pods: no current view for 31 s: refused once",
+        "[+]kernels ok",
+        "[!]peers warning: other Dovetails cannot be looked for: lacks verb list",
+    ]
+
+
+@pytest.mark.parametrize("ready", [True, False])
+@pytest.mark.parametrize("health", [WELL, _health(age=SILENT_AFTER + 1)])
+def test_the_checks_that_decide_are_those_of_readyz(health: Health, ready: bool) -> None:
+    made = _service(health, ready)
+    assert all(check.passes for check in checks(made) if check.decides) is readiness(made)[0]

@@ -40,7 +40,7 @@ async def _refuse(stage: Stage, message: str = DENIED, fate: Fate = Fate.REFUSED
 
 async def _again(stage: Stage, bind: Bind) -> None:
     """What happens when the pause is over."""
-    stage.driver._again(bind.pod)
+    stage.driver.outcomes.again(bind.pod)
     await stage.settle()
 
 
@@ -127,7 +127,7 @@ async def test_nothing_is_said_of_a_pod_that_is_bound_or_gone(
         ends(stage, await _refuse(stage))
         await stage.settle()
         assert stage.hands.conditions == {}
-        assert stage.driver._refusals == {}
+        assert stage.driver.outcomes.refusals == {}
 
 
 async def test_pauses_grow_to_a_minute_and_stay_there(pauses: list[float]) -> None:

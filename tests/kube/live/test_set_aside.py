@@ -28,6 +28,7 @@ from dovetail.kube.api.watch import Replaced
 from dovetail.kube.conversion.groups import GroupName
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.driver import Driver
+from dovetail.kube.live.held_groups import HeldGroups
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.namespaces import Namespaces
 from dovetail.kube.live.reader import PodReader
@@ -54,7 +55,7 @@ OF_PODS: dict[str, tuple[type, str, Callable[..., str]]] = {
     "wait": (Scheduler, "_wait", lambda self, group: group.pods[0].name),
     "try": (Scheduler, "_settle", lambda self, group, decisions: group.pods[0].name),
     "line": (Driver, "_line_up", lambda self, group: group.pods[0].name),
-    "kernel": (Driver, "_waits_for_kernel", lambda self, group: group.pods[0].name),
+    "kernel": (HeldGroups, "waits_for_kernel", lambda self, group: group.pods[0].name),
     "bind": (Hands, "submit", lambda self, bind, *_: bind.pod.name),
     "noted": (Reasons, "note", lambda self, pod, decision: pod.name),
     "why": (Reasons, "_condition", lambda self, pod, reason: pod.name),
@@ -300,11 +301,11 @@ async def test_a_pod_that_is_set_aside_is_tried_again_when_it_changes(monkeypatc
             assert stage.holders() == {"p"}
             for uid in ("uid-p", "uid-q"):  # its pause is over
                 known = stage.mirror.pods[uid]
-                stage.driver._again(known.pod)
+                stage.driver.outcomes.again(known.pod)
             await stage.settle()
             assert stage.holders() == {"p", "q"}
             stage.clock += 61
-            stage.driver._safety_net()
+            stage.driver.safety_net.look()
             assert stage.driver.counts.rescued == 0
 
 
@@ -316,7 +317,7 @@ async def test_the_safety_net_leaves_pods_alone_that_are_set_aside(monkeypatch: 
             stage.pods(waiting("bad"))
             await stage.settle()
             total = stage.driver.set_aside.total
-            stage.driver._safety_net()
+            stage.driver.safety_net.look()
             await stage.settle()
         assert (stage.driver.counts.rescued, stage.driver.set_aside.total) == (0, total)
 
@@ -330,7 +331,7 @@ def test_a_bad_namespace_or_pod_group_is_taken_as_it_was(monkeypatch: pytest.Mon
     assert mirror.gangs.minimum(name.key) == 2
     mirror.hear_pod_groups([Replaced([], [Unreadable(Ref("ml", "g", ""), "no")])], api_group)
     assert mirror.gangs.minimum(name.key) == 2
-    monkeypatch.setattr("dovetail.kube.conversion.gangs.minimum_of", _raise)
+    monkeypatch.setattr("dovetail.kube.conversion.gangs.described", _raise)
     mirror.hear_pod_groups([Replaced([group], [])], api_group)
     assert mirror.gangs.minimum(name.key) == 2
     bad = objects.Namespace(metadata=objects.Meta(name="ml", labels={"a": "b"}))

@@ -302,7 +302,7 @@ class TestGuessedCards:
             await stage.settle()
             assert len(stage.hands.binds) == 4
             if not arrived:  # looked at just before they are written: they are placed again, with records
-                assert all(stage.driver.objection(bind, waited=False) for bind in binds)
+                assert all(stage.driver.outcomes.objection(bind, waited=False) for bind in binds)
             for bind in binds:
                 if arrived:
                     stage.answer(Fate.BOUND, bind)
@@ -388,7 +388,7 @@ class TestRecords:
             await stage.settle()
             assert stage.running == {"p": "n"}
             assert stage.cards_of("p") == ["GPU-n-0"]
-            stage.driver.say_problems()
+            stage.driver.reports.problems()
             assert [line for line in stage.log if "ml/p" in line and "another client changed" in line]
             assert stage.mirror.records_changed == 1
 
@@ -441,7 +441,7 @@ class TestRecords:
             assert stage.running == {}
             assert stage.mirror.nodes["n"].unsettled == "its pods hold cards of a register that is gone"
             stage.nodes(with_count(gpu_node(cards=1), 10))
-            stage.driver.say_problems()
+            stage.driver.reports.problems()
             await stage.settle()
             assert stage.running == {}
             assert stage.cards_of("p") == ["GPU-n-0"]
@@ -476,6 +476,17 @@ class TestOneCardInTwoPlaces:
             stage.pod_gone(on("p", "a"))
             await stage.settle()
             assert stage.running["w"] == "b"
+
+    async def test_a_pod_of_the_old_node_may_be_reported_last(self) -> None:
+        """The watch of pods is behind that of nodes: the node is gone before its pod is known."""
+        async with Stage() as stage:
+            stage.nodes(with_count(gpu_node("a", cards=1), 10))
+            stage.pods(waiting("p"))
+            stage.node_gone("a")
+            stage.nodes(with_count(node("b", card("GPU-a-0")), 10))
+            stage.pods(on("p", "a", whole("GPU-a-0")))
+            await stage.settle()
+            assert stage.mirror.nodes["b"].unsettled == "card GPU-a-0 is held by pods of node a"
 
     async def test_two_nodes_that_register_one_card(self) -> None:
         async with Cluster() as stage:

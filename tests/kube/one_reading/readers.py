@@ -36,16 +36,18 @@ from dovetail.kube.live.words import UNSCHEDULABLE, condition_reason, cut
 from dovetail.kube.objects.problems import Problems
 from dovetail.model.decision import Decision, Share
 from dovetail.model.node import Node
-from dovetail.model.pod import Pod
+from dovetail.model.pod import Group, Pod
 from dovetail.model.reason import Reason
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
-from dovetail.whatif.plan import PlannedPod, plan, why_pending
+from dovetail.whatif.plan import DOMAIN_REASONS, PlannedPod, plan, why_pending
 from dovetail.whatif.situation import EngineOptions, start
 from tests.kube.live.stage import Hands
 from tests.kube.logged import Logged
 from tests.kube.manifests import Object
 
-SETTINGS = Settings(node_policies=frozenset(NODE_POLICIES), device_policies=frozenset(DEVICE_POLICIES))
+SETTINGS = Settings(
+    node_policies=frozenset(NODE_POLICIES), device_policies=frozenset(DEVICE_POLICIES), topology=("zone", "nowhere")
+)
 OPTIONS = EngineOptions(mode="interpreted", device_resources=tuple(SETTINGS.vendors.by_count))
 LATER = 1_800_000_000.0  # the live scheduler's clock: every node is old enough to be believed
 Told = tuple[str, str]  # the reason and the message of a pod's condition
@@ -60,6 +62,8 @@ class Picture:
     placed: dict[str, tuple[str, tuple[Share, ...]]] = field(default_factory=dict)  # uid -> node, cards
     reasons: dict[str, Reason] = field(default_factory=dict)  # uid of a pod that was not placed -> as decided first
     told: dict[str, Told] = field(default_factory=dict)  # the same -> what people read in the end
+    gangs: dict[str, Any] = field(default_factory=dict)  # Group.name -> minimum, roles, topology of what waits
+    topologies: dict[str, tuple[str, ...]] = field(default_factory=dict)  # name -> levels
 
 
 def by_files(items: Sequence[Object], everything: bool = True) -> Picture:
@@ -81,7 +85,13 @@ def by_files(items: Sequence[Object], everything: bool = True) -> Picture:
             for uid, each in pending.items()
             if not _is_gated(each.pod)  # of gates the API server speaks itself
         },
+        gangs={group.name: _gang(group) for group in given.groups if group.pods[0].group},
+        topologies=dict(given.topologies),
     )
+
+
+def _gang(group: Group) -> tuple[Any, ...]:
+    return group.minimum, tuple(replace(role, running=0) for role in group.roles), group.topology
 
 
 def text_of(items: Sequence[Object]) -> str:
@@ -108,14 +118,17 @@ class _Live:
         nobody = cast(Api, None)
         locks = HamiLocks(nobody, exists=self.mirror.has, clears=self.mirror.may_hold, now=lambda: LATER, log=self.log)
         volumes = VolumeMirror()
-        sources = Sources(nobody, self.driver, volumes, locks, SETTINGS.vendors, lambda: LATER, self.log)
-        self.reflectors = {each.path: each for each in sources.reflectors}
+        self.sources = Sources(nobody, self.driver, volumes, locks, SETTINGS.vendors, lambda: LATER, self.log)
+        self.reflectors = {each.path: each for each in self.sources.reflectors}
 
     async def picture(self, items: Sequence[Object], dice: Random) -> Picture:
         self._hear(items, dice)
         self.driver.take_truth()
         holds = _holdings(self.scheduler)
         self.waits = {pod.uid: pod for pod in map(self._in_its_gang, self.mirror.pods) if pod is not None}
+        gangs = {
+            pod.group: _gang(group) for pod in self.waits.values() for group in self.mirror.gangs.groups(pod.group)
+        }
         self._note_reasons()
         self.driver.paused = False
         await self._decide()
@@ -129,6 +142,8 @@ class _Live:
             placed=placed,
             reasons={uid: reason for uid, reason in self.reasons.items() if uid not in placed},
             told={uid: _told(*one) for uid, one in self.hands.conditions.items() if uid not in placed},
+            gangs=gangs,
+            topologies=self.sources._topologies._mirror._told,
         )
 
     def _hear(self, items: Sequence[Object], dice: Random) -> None:
@@ -176,7 +191,7 @@ class _Live:
         await asyncio.sleep(0)
         while self.driver._has_work():
             await asyncio.sleep(0)
-        self.driver._safety_net()
+        self.driver.safety_net.look()
         while self.driver._has_work():
             await asyncio.sleep(0)
         running.cancel()
@@ -186,7 +201,7 @@ class _Live:
 
 def _path(item: Object) -> str:
     version, kind = item["apiVersion"], item["kind"].lower()
-    plural = f"{kind}es" if kind.endswith("s") else f"{kind}s"
+    plural = f"{kind}es" if kind.endswith("s") else f"{kind.removesuffix('y')}ies" if kind.endswith("y") else f"{kind}s"
     return f"/{'apis' if '/' in version else 'api'}/{version}/{plural}"
 
 
@@ -196,7 +211,7 @@ def _is_gated(pod: Pod) -> bool:
 
 def _condition_reason(outcome: PlannedPod) -> str:
     """`plan` names what happened to the gang; the condition says whether another node would help its next member."""
-    if outcome.reason is Reason.GROUP_NOT_PLACED and outcome.lack.verdicts:
+    if outcome.reason in (Reason.GROUP_NOT_PLACED, *DOMAIN_REASONS) and outcome.lack.verdicts:
         return UNSCHEDULABLE
     return condition_reason(outcome.reason)
 

@@ -11,15 +11,10 @@ from typing import Any
 
 from tests.kube.live.hostile import NUMBERS, TEXTS
 from tests.kube.manifests import ALLOCATED, REGISTER, Object, card
+from tests.kube.one_reading import gangs
 from tests.kube.one_reading.rules import placement_rules
 
 NAMESPACES = ("default", "ml", "team-b")
-GROUPS = {  # API group -> version
-    "scheduling.x-k8s.io": "v1alpha1",
-    "scheduling.sigs.k8s.io": "v1alpha1",
-    "scheduling.volcano.sh": "v1beta1",
-    "scheduling.k8s.io": "v1alpha2",
-}
 SAID = ("GPU-a", "GPU-b", "NVIDIA", "8000", "100", "-5", "9" * 30, "1e9", "½", "", " ", "💥", "\x00", "\u202e")
 AMOUNTS: tuple[Any, ...] = (0, 1, 2, 3, "1", "2000", "-1", "0.5", "1e3", "1Gi", "x", "", 2**62, 9e300)
 WHEN = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2026-01-02T00:00:00Z", "yesterday", "")
@@ -33,6 +28,7 @@ def object_set(dice: Random) -> list[Object]:
     waits = [_pending(dice, number, nodes, cards) for number in range(_few(dice, 8))]
     found = [*nodes, *runs, *waits, *(_namespace(dice, name) for name in NAMESPACES)]
     found += [_pod_group(dice, name) for name in ("g0", "g1") for _ in range(_few(dice, 4))]
+    found += _gang_objects(dice, [each["metadata"]["name"] for each in nodes])
     found += [_quota(dice, name) for name in ("q0", "q1") if dice.random() < 0.2]
     found += _volumes(dice) + _selecting(dice, [*runs, *waits])
     return list({(each["apiVersion"], each["kind"], *_names(each)): each for each in found}.values())
@@ -147,6 +143,8 @@ def _pod(dice: Random, name: str) -> Object:
         meta["labels"][dice.choice(("hami.io/webhook", "hami.io/vgpu-node"))] = "ignore"
     if _chance(dice, 0.25):
         _join_group(dice, item)
+    elif _chance(dice, 0.25):
+        gangs.join_gang(dice, item)
     if _chance(dice, 0.2):
         owner = {"kind": dice.choice(("ReplicaSet", "ReplicationController")), "name": "rs", "uid": "u"}
         meta["ownerReferences"] = [owner | {"controller": True}]
@@ -267,13 +265,30 @@ def _namespace(dice: Random, name: str) -> Object:
 
 
 def _pod_group(dice: Random, name: str) -> Object:
-    group = dice.choice(("scheduling.x-k8s.io", *GROUPS))
-    least = dice.choice((1, 1, 2, 2, 2, 3, 0, -1, 2**31))
-    spec: Object = {"minMember": least}
-    if group == "scheduling.k8s.io":
-        spec = {"schedulingPolicy": dice.choice(({"gang": {"minCount": least}}, {"basic": {}}, {}))}
+    group = dice.choice(("scheduling.x-k8s.io", *gangs.POD_GROUPS))
     namespace = dice.choice((*NAMESPACES, "ml", "ml"))
-    return _object(f"{group}/{GROUPS[group]}", "PodGroup", name, namespace, spec=spec)
+    version = f"{group}/{gangs.POD_GROUPS[group]}"
+    item = _object(version, "PodGroup", name, namespace, spec=gangs.pod_group_spec(dice, group))
+    item["metadata"]["annotations"] = gangs.pod_group_notes(dice, group)
+    return item
+
+
+def _gang_objects(dice: Random, nodes: list[str]) -> list[Object]:
+    """Other kinds that describe gangs, and topologies."""
+    found = []
+    for name in gangs.NAMES[:2]:
+        if _chance(dice, 0.3):
+            found.append(_object("scheduling.k8s.io/v1alpha1", "Workload", name, "ml", spec=gangs.workload_spec(dice)))
+        if _chance(dice, 0.3):
+            found.append(_object("jobset.x-k8s.io/v1alpha2", "JobSet", name, "ml", spec=gangs.job_set_spec(dice)))
+    for group in ("kueue.x-k8s.io/v1beta1", "kai.scheduler/v1alpha1"):
+        if _chance(dice, 0.2):
+            found.append(_object(group, "Topology", "t", spec=gangs.topology_spec(dice)))
+    for name in ("h0", "h1"):
+        if _chance(dice, 0.2):
+            spec = gangs.hyper_node_spec(dice, nodes)
+            found.append(_object("topology.volcano.sh/v1alpha1", "HyperNode", name, spec=spec))
+    return found
 
 
 def _quota(dice: Random, name: str) -> Object:

@@ -11,6 +11,7 @@ import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from time import perf_counter
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 from urllib.parse import quote, urlencode
@@ -24,6 +25,7 @@ from dovetail.kube.api.auth import Credentials, Proof
 from dovetail.kube.api.errors import Unauthorized, Unavailable, error_of
 from dovetail.kube.api.kubeconfig import KubeconfigError
 from dovetail.kube.api.pages import Ahead, Heard
+from dovetail.kube.api.request_counts import RequestCounts
 from dovetail.kube.api.typed import UNREADABLE, Page, TypedReader
 from dovetail.kube.api.wire import Broken, Wire
 from dovetail.kube.objects.problems import printable
@@ -64,7 +66,7 @@ class Api:
     """One API server. `async with Api(Credentials(connection)) as api: …`"""
 
     def __init__(self, credentials: Credentials, *, connections: int = 64, timeout: float = 30.0) -> None:
-        self.credentials = credentials
+        self.credentials, self.counts = credentials, RequestCounts()
         self._connections, self._seconds = connections, timeout
         self._opened: aiohttp.ClientSession | None = None
         self._streams: set[aiohttp.ClientResponse] = set()
@@ -93,6 +95,17 @@ class Api:
 
     async def get(self, path: str, params: Params | None = None) -> Json:
         return await self._whole(Request("GET", path, params))
+
+    async def get_at_most(self, path: str, params: Params | None, most: int) -> Json:
+        """As `get`, for servers that are not trusted with our memory: Unavailable if the answer has more bytes."""
+        request = Request("GET", path, params)
+
+        def heard(whole: bytearray) -> bool:
+            if len(whole) > most:
+                raise Unavailable(f"{request}: the answer is larger than {most:,} bytes")
+            return False
+
+        return await self._whole(request, None, heard)
 
     async def post(self, path: str, body: object, params: Params | None = None) -> Json:
         """`body` is JSON as bytes, or anything that msgspec encodes (a Struct, a dict)."""
@@ -219,10 +232,14 @@ class Api:
             len(body),
             body,
         )
+        began, code = perf_counter(), 0
         try:
             answer = await self._wire.ask(message, proof[1], self._seconds)
+            code = answer.status
         except Broken as error:
             raise Unavailable(f"{request}: {printable(str(error), 300)}", sent=error.sent) from error
+        finally:
+            self._count(request, code, began)
         if answer.status < 300:
             return answer.body
         raise error_of(answer.status, answer.body, str(request), answer.header(b"retry-after"))
@@ -238,6 +255,7 @@ class Api:
 
     async def _try(self, request: Request, proof: Proof, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
         (headers, tls), connection = proof, self.credentials.connection
+        began, code = perf_counter(), 0
         if request.body is not None:
             headers = (*headers, ("Content-Type", request.content_type))
         try:
@@ -253,13 +271,19 @@ class Api:
                 timeout=timeout,
                 allow_redirects=False,
             )
-            if response.status < 300:
+            code = response.status
+            if code < 300:
                 return response
             async with response:
                 said = await _content(response)
         except BROKEN as error:
             raise _unavailable(request, error) from error
+        finally:
+            self._count(request, code, began)
         raise error_of(response.status, said, str(request), response.headers.get("Retry-After"))
+
+    def _count(self, request: Request, code: int, began: float) -> None:
+        self.counts.note(request.method, request.path, request.params, code, perf_counter() - began)
 
     def _session(self) -> aiohttp.ClientSession:
         if self._opened is None:

@@ -45,6 +45,8 @@ class Unavailable(ApiError):
 class Throttled(ApiError):
     """429: the server is busy and did nothing."""
 
+    by_budget = False  # the server is not busy: a PodDisruptionBudget forbids the eviction
+
 
 class Unauthorized(ApiError):
     """401: our credentials were not accepted."""
@@ -146,6 +148,8 @@ def error_of(code: int, body: bytes | bytearray | msgspec.Raw, what: str, retry_
     if isinstance(error, Forbidden):
         error.missing = missing
         error.namespace_ends = _has_cause(status.details, "NamespaceTerminating")
+    if isinstance(error, Throttled):
+        error.by_budget = _has_cause(status.details, "DisruptionBudget")
     return error
 
 

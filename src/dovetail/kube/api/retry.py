@@ -6,9 +6,9 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import TypeVar
 
 from dovetail.kube.api.errors import ApiError, Throttled, Unavailable
@@ -86,30 +86,24 @@ class Gate:
     inside: int = field(default=0, init=False)
     throttled: int = field(default=0, init=False)  # 429s received
     _waiting: dict[str, deque[asyncio.Future[None]]] = field(default_factory=dict, init=False)  # the next turn first
-    _epoch: int = field(default=0, init=False)  # halvings so far
+    epoch: int = field(default=0, init=False)  # halvings so far
 
     def __post_init__(self) -> None:
         self.limit = float(self.most)
 
-    @asynccontextmanager
-    async def __call__(self, turn: str = "") -> AsyncIterator[None]:
+    def __call__(self, turn: str = "") -> _Passage:
         """`async with gate(): await api.post(…)`: waits for a place, and adapts the limit to the result inside."""
-        await self.enter(turn)
-        epoch = self._epoch
-        try:
-            yield
-        except Throttled:
+        return _Passage(self, turn)
+
+    def adapt(self, epoch: int, error: BaseException | None) -> None:
+        """Adapt the limit to the result of a request that entered in this epoch."""
+        if isinstance(error, Throttled):
             self.throttled += 1
-            if epoch == self._epoch:
-                self._epoch += 1
+            if epoch == self.epoch:
+                self.epoch += 1
                 self.limit = max(float(self.least), self.limit / 2)
-            raise
-        except ApiError:
-            raise
-        else:
+        elif error is None:
             self.limit = min(float(self.most), self.limit + 1 / self.limit)
-        finally:
-            self.leave()
 
     async def enter(self, turn: str) -> None:
         """Wait for a place; the caller gives it back with `leave`."""
@@ -139,3 +133,22 @@ class Gate:
             if not place.done():
                 self.inside += 1
                 place.set_result(None)
+
+
+class _Passage:
+    """One request through the gate. A class, because a generator takes five times as long, for every Binding."""
+
+    __slots__ = ("_epoch", "_gate", "_turn")
+
+    def __init__(self, gate: Gate, turn: str) -> None:
+        self._gate, self._turn, self._epoch = gate, turn, 0
+
+    async def __aenter__(self) -> None:
+        await self._gate.enter(self._turn)
+        self._epoch = self._gate.epoch
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._gate.adapt(self._epoch, error)
+        self._gate.leave()

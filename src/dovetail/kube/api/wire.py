@@ -65,6 +65,7 @@ class Wire:
                 self._idle.append((line, line.loop.time()))
             else:
                 line.abort()
+            self._drop_old()
             return answer
 
     def close(self) -> None:
@@ -74,6 +75,14 @@ class Wire:
         for line in self._busy:
             line.abort()
 
+    def _drop_old(self) -> None:
+        """End connections that were idle for too long. A burst opens many, and each has 256 KiB for reading."""
+        while self._idle and not self._is_usable(*self._idle[0]):
+            self._idle.pop(0)[0].abort()
+
+    def _is_usable(self, line: _Line, idle_since: float) -> bool:
+        return line.is_open and line.loop.time() - idle_since < self._keep
+
     def _kept(self, tls: ssl.SSLContext | None) -> _Line | None:
         if tls is not self._tls:  # other certificates: the open connections were made with the old ones
             for line, _ in self._idle:
@@ -82,7 +91,7 @@ class Wire:
             self._tls = tls
         while self._idle:
             line, since = self._idle.pop()
-            if line.is_open and line.loop.time() - since < self._keep:
+            if self._is_usable(line, since):
                 return line
             line.abort()
         return None

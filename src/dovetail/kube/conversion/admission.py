@@ -14,12 +14,14 @@ import msgspec
 
 from dovetail.kube.conversion.amounts import HIGHEST_PRIORITY, within_priorities
 from dovetail.kube.conversion.asks import count_by_webhook
+from dovetail.kube.conversion.preemption import tolerance_of
 from dovetail.kube.conversion.vendors import Vendors
 from dovetail.kube.files.decode import Objects
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.core import Quantities
 from dovetail.kube.objects.problems import Problems, printable
 from dovetail.model.node import Node
+from dovetail.model.pod import Tolerance
 
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": HIGHEST_PRIORITY}
 
@@ -29,6 +31,8 @@ class Admission:
     """The cluster's rules for new pods."""
 
     priorities: Mapping[str, int] = field(default_factory=dict)  # class -> value
+    policies: Mapping[str, str] = field(default_factory=dict)  # class -> its preemptionPolicy
+    tolerances: Mapping[str, Tolerance] = field(default_factory=dict)  # class -> what its pods tolerate
     default_priority: tuple[str, int] | None = None  # the global default class
     limits: Mapping[str, tuple[objects.LimitRangeItem, ...]] = field(default_factory=dict)  # by namespace
     runtimes: Mapping[str, objects.RuntimeClass] = field(default_factory=dict)
@@ -44,12 +48,15 @@ class Admission:
         return self.with_priority(spec, where, problems)
 
     def with_priority(self, spec: objects.PodSpec, where: str, problems: Problems) -> objects.PodSpec:
-        """The spec with a priority number.
+        """The spec with a priority number, and with the preemption policy of its class.
 
-        A pod that exists lacks nothing else: the API server always writes the number, people often leave it out of
-        files.
+        A pod that exists lacks nothing else: the API server always writes both, people often leave them out of files.
         """
-        return msgspec.structs.replace(spec, priority=self._priority(spec, where, problems))
+        name = spec.priority_class_name
+        if not name and spec.priority is None and self.default_priority is not None:
+            name = self.default_priority[0]
+        policy = spec.preemption_policy or self.policies.get(name, "")
+        return msgspec.structs.replace(spec, priority=self._priority(spec, where, problems), preemption_policy=policy)
 
     def _priority(self, spec: objects.PodSpec, where: str, problems: Problems) -> int:
         if spec.priority is not None:
@@ -129,12 +136,19 @@ def admission(found: Objects, nodes: Iterable[Node], problems: Problems) -> Admi
         rows.extend(_completed(row) for row in item.value.spec.limits if row.type == "Container")
     return Admission(
         priorities={name: within_priorities(c.value) for name, c in classes.items()},
+        policies={name: c.preemption_policy for name, c in classes.items()},
+        tolerances=_tolerances(found, problems),
         # Kubernetes takes the smallest of several defaults (plugin/pkg/admission/priority)
         default_priority=(defaults[0][1], defaults[0][0]) if defaults else None,
         limits={namespace: tuple(rows) for namespace, rows in limits.items() if rows},
         runtimes={item.name: item.value for item in found.of("RuntimeClass")},
         taint_keys=frozenset(taint.key for node in nodes for taint in node.taints if taint.effect == "NoSchedule"),
     )
+
+
+def _tolerances(found: Objects, problems: Problems) -> dict[str, Tolerance]:
+    read = ((item.name, tolerance_of(item.value, item.where, problems)) for item in found.of("PriorityClass"))
+    return {name: tolerance for name, tolerance in read if tolerance is not None}
 
 
 def _completed(item: objects.LimitRangeItem) -> objects.LimitRangeItem:

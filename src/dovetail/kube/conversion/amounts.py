@@ -49,6 +49,11 @@ def amount(name: str, value: Quantity) -> int:
     return result
 
 
+def written_amount(name: str, value: int) -> str:
+    """The amount as a quantity: the inverse of `amount`."""
+    return f"{value}m" if name == CPU and value % 1000 else str(value // 1000 if name == CPU else value)
+
+
 def amounts(where: str, path: str, given: Mapping[str, Quantity], problems: Problems) -> tuple[dict[str, int], bool]:
     """Every valid amount, and whether all were valid. The others are reported as errors."""
     result: dict[str, int] = {}

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from dovetail.kube.conversion.amounts import text_of
 from dovetail.kube.conversion.bounded import Excess
 from dovetail.kube.conversion.card_memory import card_memory
+from dovetail.kube.conversion.plugin_amounts import AskError
+from dovetail.kube.conversion.plugins import PLUGINS
 from dovetail.kube.conversion.register import MILLI_PER_CORE
 from dovetail.kube.conversion.vendors import Vendor, Vendors
 from dovetail.kube.objects.bounds import CARDS_PER_CONTAINER
@@ -27,30 +29,30 @@ class TooManyCards(ValueError):
     """More cards than any node can have here."""
 
 
-class AskError(ValueError):
-    """The container's request is wrong: (field, message)."""
-
-    def __init__(self, name: str, message: str) -> None:
-        super().__init__(message)
-        self.name = name
-
-
 @dataclass(slots=True)
 class ContainerAsks:
     """A container's cards, the counts that admission would have written, and why it cannot be placed (or "")."""
 
     asks: tuple[DeviceAsk, ...] = ()
     counts: dict[str, int] = field(default_factory=dict)  # count resource -> cards
+    written: dict[str, int] = field(default_factory=dict)  # resource -> amount that the webhook writes into limits
     wrong: str = ""
+    denied: str = (
+        ""  # why HAMi's webhook denies the pod, although its scheduler would read the request ("" = it does not)
+    )
     excess: Excess | None = None  # more cards than the bound; `asks` has as many as the bound
 
 
-def asked(resources: Resources, vendors: Vendors, path: str, where: str, problems: Problems) -> ContainerAsks:
-    """The asks of one container for all vendors, in the table's order."""
+def asked(
+    resources: Resources, vendors: Vendors, path: str, where: str, problems: Problems, init: bool = False
+) -> ContainerAsks:
+    """The asks of one container for all vendors, in the table's order. `init`: it is an init container."""
     result = ContainerAsks()
     asks = []
     for vendor in vendors.concerned((*resources.requests, *resources.limits)):
-        reader = _Reader(resources, vendor, f"{path}.resources", where, problems)
+        reader = (_PluginReader if vendor.plugin else _Reader)(
+            resources, vendor, f"{path}.resources", where, problems, init
+        )
         try:
             ask = reader.ask()
         except AskError as error:
@@ -58,11 +60,13 @@ def asked(resources: Resources, vendors: Vendors, path: str, where: str, problem
             result.wrong = result.wrong or f"{error.name}: {error}"
             ask = reader.whole_cards()  # if the pod runs nevertheless, it holds no less than its cards
         except TooManyCards:
-            result.excess = Excess(reader.field(vendor.count), CARDS_PER_CONTAINER, reader.excess)
+            result.excess = Excess(reader.field(vendor.count or vendor.core), CARDS_PER_CONTAINER, reader.excess)
             reader.count = CARDS_PER_CONTAINER.most
             ask = reader.whole_cards()  # the same, up to the bound
-        if reader.count:
+        if reader.count and vendor.count:
             result.counts[vendor.count] = reader.count
+        result.written |= reader.written
+        result.denied = result.denied or reader.denied
         if ask is not None:
             asks.append(ask)
     result.asks = tuple(asks)
@@ -82,13 +86,17 @@ def _limits_a_part(resources: Resources, vendor: Vendor) -> bool:
 class _Reader:
     """Reads the request of one container for one vendor."""
 
-    def __init__(self, resources: Resources, vendor: Vendor, path: str, where: str, problems: Problems) -> None:
-        self.resources = resources
+    def __init__(
+        self, resources: Resources, vendor: Vendor, path: str, where: str, problems: Problems, init: bool
+    ) -> None:
+        self.resources, self.init = resources, init
         self.limits: Mapping[str, Quantity] = resources.limits
         self.requests: Mapping[str, Quantity] = resources.requests
         self.vendor, self.path, self.where, self.problems = vendor, path, where, problems
         self.count = 0
         self.excess = 0  # cards, if there are more than the bound
+        self.written: dict[str, int] = {}  # resource -> amount
+        self.denied = ""
 
     def ask(self) -> DeviceAsk | None:
         self.count = self._count()
@@ -155,6 +163,7 @@ class _Reader:
         if given is None:
             filled = count_by_webhook(self.resources, vendor)
             if filled:
+                self.written[vendor.count] = filled
                 self._note(vendor.count, f"{filled}, by HAMi's webhook, as a part of a card is asked for")
             elif _limits_a_part(self.resources, vendor):
                 raise AskError(
@@ -182,6 +191,7 @@ class _Reader:
         except quantity.QuantityError as error:
             raise AskError(name, str(error)) from None
         if read.note:
+            self.written[name] = -(-read.mib // self.vendor.memory_factor)
             self.problems.understood(self.where, self.field(name), read.note)
         if read.doubt:
             self.problems.mistake(self.where, self.field(name), read.doubt)
@@ -196,6 +206,8 @@ class _Reader:
         value, whole = given
         if not whole:
             raise AskError(name, "must be a whole number between 1 and 100")
+        if not 0 <= value <= WHOLE_PERCENT:
+            self.denied = f"{self.field(name)}: {value} is no percentage of a card's memory; write 1 to 100"
         if value > WHOLE_PERCENT:
             self._warn(name, f"{value} is more than 100 per cent; 100 is used")
             return WHOLE_PERCENT
@@ -219,6 +231,7 @@ class _Reader:
             not stated or not vendor.memory or (percent == WHOLE_PERCENT and self._stated_percent() == WHOLE_PERCENT)
         )
         if vendor.webhook and exclusive:
+            self.written[vendor.core] = WHOLE_PERCENT
             self._note(vendor.core, "100, by HAMi's webhook: a whole card is exclusive")
             return WHOLE_PERCENT
         return min(vendor.default_cores, WHOLE_PERCENT)
@@ -232,6 +245,19 @@ class _Reader:
 
     def _note(self, name: str, message: str) -> None:
         self.problems.note(self.where, self.field(name), message)
+
+
+class _PluginReader(_Reader):
+    """Reads the request of one container for the plugin of another system (plugins.py)."""
+
+    def ask(self) -> DeviceAsk | None:
+        self.count = 1  # if the request is wrong and the pod runs nevertheless, it holds a card
+        ask = PLUGINS[self.vendor.plugin].ask(self.resources, self.vendor, self.init)
+        self.count = ask.count if ask is not None else 0
+        if self.count > CARDS_PER_CONTAINER.most:
+            self.excess = self.count
+            raise TooManyCards
+        return ask
 
 
 def _resources(vendor: Vendor) -> CardResources:

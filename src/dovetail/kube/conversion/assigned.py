@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from dovetail.kube.conversion.plugins import named_cards
 from dovetail.kube.conversion.register import MAX_CARD_NUMBER, MILLI_PER_CORE, MOST_TEXT
 from dovetail.kube.conversion.vendors import NVIDIA, Vendor, Vendors
 from dovetail.kube.objects import bounds
@@ -88,7 +89,9 @@ class Record(NamedTuple):
 def has_record(annotations: Mapping[str, str], vendors: Vendors) -> bool:
     """Whether an annotation records the pod's cards, legibly or not."""
     names = (name for row in vendors.concerned(annotations) for name in (row.allocated, row.to_allocate) if name)
-    return any(annotations.get(name, "").strip(NO_CARD_CHARACTERS) for name in names)
+    if any(annotations.get(name, "").strip(NO_CARD_CHARACTERS) for name in names):
+        return True
+    return any(text.strip() for _, text in named_cards(annotations, vendors))
 
 
 def recorded_shares(
@@ -131,7 +134,13 @@ def recorded_shares(
 def _announced(
     annotations: Mapping[str, str], rows: Iterable[Vendor], asked: Mapping[str, Sequence[int]]
 ) -> list[Record]:
-    """The record for the node's plugin, if it still names all cards: the plugin removes cards that it has given."""
+    """The record for the node's plugin, if it still names all cards: the plugin removes cards that it has given.
+
+    Where it says the same as the record of the pod's cards, as after every Binding, it adds nothing and is not read.
+    """
+    rows = list(rows)
+    if all(annotations.get(row.to_allocate) == annotations.get(row.allocated) for row in rows if row.to_allocate):
+        return []
     announced = [replace(row, allocated=row.to_allocate) for row in rows if row.to_allocate]
     records = _records(annotations, announced, "", Problems()) or []
     return [

@@ -194,10 +194,19 @@ def bounded_meta(meta: objects.Meta, path: str, vendors: Vendors) -> tuple[objec
     if found:
         kept = {name: text for name, text in meta.annotations.items() if len(text) <= bounds.REQUEST_ANNOTATION.most}
         meta = msgspec.structs.replace(meta, annotations=kept)
+    found += beyond_template(meta, path)
+    return msgspec.structs.replace(meta, labels=pod_labels(meta.labels)), found
+
+
+def beyond_template(meta: objects.Meta, path: str = "") -> list[Excess]:
+    """The bounds that labels and owners exceed. These differ between pods of one template."""
+    found = []
     if len(meta.labels) > bounds.LABELS_PER_POD.most:
         found.append(Excess(f"{path}metadata.labels", bounds.LABELS_PER_POD, len(meta.labels)))
-        meta = msgspec.structs.replace(meta, labels=pod_labels(meta.labels))
-    return meta, found
+    longest = max((len(one.kind) + len(one.name) for one in meta.owner_references), default=0)
+    if longest > bounds.OWNER_NAME.most:
+        found.append(Excess(f"{path}metadata.ownerReferences", bounds.OWNER_NAME, longest))
+    return found
 
 
 def _is_request(annotation: str, vendors: Vendors) -> bool:

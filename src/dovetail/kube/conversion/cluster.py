@@ -5,26 +5,35 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 from dovetail.kube.conversion.admission import admission
+from dovetail.kube.conversion.alignment import alignments
+from dovetail.kube.conversion.budgets import budgets_of
+from dovetail.kube.conversion.file_gangs import gangs_of
 from dovetail.kube.conversion.file_pods import BoundPod, Context, Pending
-from dovetail.kube.conversion.gangs import groups_of
-from dovetail.kube.conversion.groups import Standing
+from dovetail.kube.conversion.group_facts import NO_FACTS, facts_of, with_facts
+from dovetail.kube.conversion.groups import WORKLOADS, GroupName, Standing
+from dovetail.kube.conversion.hyper_nodes import HyperNodes, labelled
 from dovetail.kube.conversion.nodes import MOST_POOL_NODES, NodeReading, nodes_from_pool, read_node
+from dovetail.kube.conversion.queue_tree import as_tree
+from dovetail.kube.conversion.queues import queue_from
 from dovetail.kube.conversion.quotas import quota_from
 from dovetail.kube.conversion.selectors import selecting
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.conversion.settling import joined, refuses_new_pods, settled_nodes
+from dovetail.kube.conversion.topologies import CONFIGURED, HYPER_NODE_TOPOLOGY, levels_of, present, topology_name
 from dovetail.kube.conversion.vendors import Vendors
 from dovetail.kube.conversion.volumes import volume_facts
-from dovetail.kube.conversion.workloads import expand
+from dovetail.kube.conversion.workloads import Expansion, expand
 from dovetail.kube.files.decode import Found, NotPlaced, Objects, decode
 from dovetail.kube.files.documents import Document
 from dovetail.kube.objects.problems import InputError, Problem, Problems, printable
 from dovetail.model.device import only_substring_matches, type_matches
-from dovetail.model.node import Node
+from dovetail.model.node import Alignment, Node
 from dovetail.model.pod import Quota, RunningPod
+from dovetail.model.rights import Queue
 from dovetail.model.volumes import Claim, VolumeFact
 from dovetail.whatif.situation import Situation
 
@@ -59,27 +68,31 @@ def load(
     problems.stop_if_fatal()
     namespaces = {item.name: item.value for item in found.of("Namespace")}
     context = Context(settings, admission(found, read.all, problems), read.all, problems, namespaces)
-    expansion = expand(found, context)
+    expansion = _with_facts(expand(found, context), found)
     problems.stop_if_fatal()
     nodes = read.settled(expansion.bound, problems)
     running, strays = _by_known_nodes(expansion.bound, nodes, problems)
     volumes = volume_facts(found, problems)
     pending = expansion.pending if everything else _with_known_claims(expansion.pending, volumes, problems)
     held = [item.running.pod for item in expansion.bound]
-    pod_groups = (*found.of("PodGroup"), *expansion.pod_groups)
     standing = Standing.LISTED if everything else Standing.GIVEN
-    groups = groups_of(pending, held, pod_groups, problems, settings.unknown_group, standing)
+    gangs = gangs_of(pending, held, _gang_objects(found, expansion), problems, settings.unknown_group, standing)
     _warn_of_substrings(pending, nodes, settings.vendors, problems)
+    _warn_of_fallbacks(pending, settings, problems)
     return ClusterInput(
         nodes=nodes,
         running=running,
         strays=strays,
-        groups=groups,
+        groups=gangs.groups,
         quotas=_quotas(found, pending, settings.vendors, problems),
+        queues=_queues(found, settings, problems),
         volumes=volumes,
         nominated=tuple((item.pod, item.nominated) for item in pending if item.nominated),
         namespaces=tuple((name, namespaces[name].metadata.labels) for name in sorted(namespaces)),
         selecting=selecting(found),
+        budgets=budgets_of(found, held, (item.pod for item in pending), problems),
+        gangs=gangs.minimums,
+        topologies=_topologies(found, read, settings, problems),
         problems=problems.found(),
         ignored=found.ignored,
         not_placed=found.not_placed,
@@ -118,11 +131,50 @@ def _quotas(found: Objects, pending: Iterable[Pending], vendors: Vendors, proble
     return tuple(sorted(counting, key=lambda quota: (quota.namespace, quota.name)))
 
 
+def _queues(found: Objects, settings: Settings, problems: Problems) -> tuple[Queue, ...]:
+    """ElasticQuotas and Queues of all projects, and the queues of the configuration, by name."""
+    where = {queue.name: f"queue {queue.name} of the configuration" for queue in settings.queues}
+    read = list(settings.queues)
+    for item in (*found.of("ElasticQuota"), *found.of("Queue")):
+        queue = queue_from(item, settings.vendors, problems)
+        if queue is None:
+            continue
+        if queue.name in where:
+            problems.error(item.where, "metadata.name", f"is also the name of {where[queue.name]}; rename one")
+            continue
+        where[queue.name] = item.where
+        read.append(queue)
+    queues, wrong = as_tree(read)
+    for one in wrong:
+        problems.error(where[one.queue], one.field, one.message)
+    return tuple(queues[name] for name in sorted(queues))
+
+
+def _gang_objects(found: Objects, expansion: Expansion) -> tuple[Found, ...]:
+    """The objects that describe gangs, and those that controllers would create."""
+    workloads = (replace(item, group=WORKLOADS) for item in found.of("Workload"))
+    job_sets = (replace(item, value=item.value.gang) for item in found.custom if item.value.gang is not None)
+    return (*found.of("PodGroup"), *expansion.pod_groups, *workloads, *job_sets)
+
+
+def _with_facts(expansion: Expansion, found: Objects) -> Expansion:
+    """Pods with the queue of their PodGroup, if they name none, and in the group of all gangs that start together."""
+    items = (*found.of("PodGroup"), *expansion.pod_groups)
+    named = ((GroupName(item.group, item.namespace, item.name), item.value) for item in items)
+    facts = {name.key: one for name, value in named if (one := facts_of(name, value)) != NO_FACTS}
+    if not facts:
+        return expansion
+    pending = [replace(item, pod=with_facts(item.pod, facts)) for item in expansion.pending]
+    bound = [replace(item, held=item.held.with_pod(with_facts(item.running.pod, facts))) for item in expansion.bound]
+    return replace(expansion, pending=pending, bound=bound)
+
+
 class _Nodes(NamedTuple):
     """Nodes, each read separately."""
 
     found: Mapping[str, tuple[Found, NodeReading]]  # Node objects
     all: tuple[Node, ...]  # with those of pools, by name
+    hyper_nodes: HyperNodes
 
     def settled(self, bound: Sequence[BoundPod], problems: Problems) -> tuple[Node, ...]:
         """The nodes, checked against each other and against the cards that pods hold."""
@@ -138,7 +190,11 @@ class _Nodes(NamedTuple):
 def _nodes(found: Objects, vendors: Vendors, problems: Problems) -> _Nodes:
     nodes: dict[str, Node] = {}
     origin: dict[str, str] = {}  # node -> where it is defined
-    read = {item.name: (item, read_node(item, vendors, problems)) for item in found.of("Node")}
+    hyper_nodes = _hyper_nodes(found, problems)
+    read = {}
+    for item in found.of("Node"):
+        reading = read_node(item, vendors, problems)
+        read[item.name] = (item, reading._replace(node=labelled(reading.node, hyper_nodes)))
     batches: list[tuple[str, Sequence[Node]]] = [(item.where, (reading.node,)) for item, reading in read.values()]
     total = len(batches)
     for item in found.of("Cluster"):
@@ -153,9 +209,43 @@ def _nodes(found: Objects, vendors: Vendors, problems: Problems) -> _Nodes:
             if node.name in nodes:
                 message = f"node {printable(node.name)} is also defined by {origin[node.name]}; keep one"
                 problems.fatal(where, "metadata.name", message)
-            nodes[node.name] = node
+            nodes[node.name] = labelled(node, hyper_nodes)
             origin[node.name] = where
-    return _Nodes(read, tuple(nodes[name] for name in sorted(nodes)))
+    return _aligned(_Nodes(read, tuple(nodes[name] for name in sorted(nodes)), hyper_nodes), found)
+
+
+def _aligned(nodes: _Nodes, found: Objects) -> _Nodes:
+    """The nodes with the alignment of their NodeResourceTopology, if they do not state one themselves."""
+    by_node = alignments(found.of("NodeResourceTopology"))
+    if not by_node:
+        return nodes
+
+    def aligned(node: Node) -> Node:
+        stated = node.alignment is not Alignment.NONE
+        return node if stated else replace(node, alignment=by_node.get(node.name, Alignment.NONE))
+
+    read = {name: (item, one._replace(node=aligned(one.node))) for name, (item, one) in nodes.found.items()}
+    return nodes._replace(found=read, all=tuple(map(aligned, nodes.all)))
+
+
+def _hyper_nodes(found: Objects, problems: Problems) -> HyperNodes:
+    where = {item.value.metadata.name: item.where for item in found.of("HyperNode")}
+
+    def wrong(name: str, field: str, message: str) -> None:
+        problems.error(where[name], field, message)
+
+    return HyperNodes((item.value for item in found.of("HyperNode")), wrong)
+
+
+def _topologies(
+    found: Objects, nodes: _Nodes, settings: Settings, problems: Problems
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Name and levels of each topology, by name."""
+    configured = present(settings.topology, (node.labels for node in nodes.all))
+    given = {CONFIGURED: configured, HYPER_NODE_TOPOLOGY: nodes.hyper_nodes.levels}
+    for item in found.of("Topology"):
+        given[topology_name(item.group, item.name)] = levels_of(item.value, partial(problems.error, item.where))
+    return tuple((name, given[name]) for name in sorted(given) if given[name])
 
 
 def _by_known_nodes(
@@ -169,6 +259,19 @@ def _by_known_nodes(
             problems.warning(item.where, "spec.nodeName", f"{missing}; the pod counts in quotas and gangs only")
     ordered = sorted((item.running for item in bound), key=lambda one: (one.node, one.pod.namespace, one.pod.name))
     return tuple(one for one in ordered if one.node in known), tuple(one for one in ordered if one.node not in known)
+
+
+def _warn_of_fallbacks(pending: Iterable[Pending], settings: Settings, problems: Problems) -> None:
+    """Warn once of each policy that needs measured load: files have none, so that another policy decides."""
+    warned: set[str] = set()
+    for waiting in pending:
+        name = waiting.pod.profile.node
+        if name in settings.fallbacks and name not in warned:
+            warned.add(name)
+            instead = f"{settings.fallbacks[name]} places the pods that use it"
+            problems.warning(
+                waiting.where, "", f"node policy {name} needs measured load, and files have none; {instead}"
+            )
 
 
 def _warn_of_substrings(

@@ -24,6 +24,9 @@ _NVIDIA = {
     "defaultGPUNum": "default_count",
     "memoryFactor": "memory_factor",
     "deviceSplitCount": "split_count",
+    "overwriteEnv": "overwrite_env",
+    "runtimeClassName": "runtime_class",
+    "gpuCorePolicy": "core_policy",
 }
 
 # section -> vendor word -> key in the file -> field of the row

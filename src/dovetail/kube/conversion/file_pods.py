@@ -15,6 +15,7 @@ from dovetail.kube.conversion.owners import Owners
 from dovetail.kube.conversion.reading import Held, asked_by, first_held, identified, is_ending, is_passed_over, stored
 from dovetail.kube.conversion.requests import Template, pod_from
 from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.conversion.webhook_rules import denials
 from dovetail.kube.files.decode import Found
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problems
@@ -72,7 +73,8 @@ def stored_pod(item: Found, uids: set[str], context: Context) -> objects.Pod:
 
 def bound_pod(source: objects.Pod, who: Owners, where: str, context: Context) -> BoundPod:
     quiet = Problems()  # notes about a running pod do not help; errors become warnings
-    pod = identified(_as_it_is(source, where, context, quiet), source, who, where, context.problems)
+    asked, tolerances = _as_it_is(source, where, context, quiet), context.admission.tolerances
+    pod = identified(asked, source, who, where, context.problems, tolerances)
     for problem in quiet.found():
         if problem.severity == "error":
             message = f"{problem.message}; the pod runs, and what could be read of it is counted"
@@ -100,7 +102,11 @@ def made_pod(item: Found, source: objects.Pod | objects.PodTemplate, path: str, 
     admitted = context.admission.admit(source.spec, item.namespace, settings.vendors, item.where, context.problems)
     template = Template(item.where, path, item.namespace, item.name, source.metadata, admitted)
     template = replace(template, exists=isinstance(source, objects.Pod))
-    return pod_from(template, settings, context.problems)
+    pod = pod_from(template, settings, context.problems)
+    if any(part.asks for part in pod.containers) and source.spec.scheduler_name in settings.webhooks_schedulers:
+        for denial in denials(source.spec, path):
+            context.problems.warning(item.where, denial.field, f"a webhook denies this pod: {denial.message}")
+    return pod
 
 
 def is_left_out(item: Found, context: Context) -> bool:

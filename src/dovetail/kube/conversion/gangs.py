@@ -1,29 +1,27 @@
-"""Pods that name a PodGroup, collected: the engine gets all waiting members as one group.
+"""Pods of gangs, collected: the engine gets all waiting members as one group.
 
-The rule for files and for the live scheduler: a pod that names a gang is never placed alone. While its PodGroup is not
-known, it waits with `GroupUnknown`, and the message says what is missing.
+The rule for files and for the live scheduler: a pod that names a gang is never placed alone. While it is not known how
+many pods start together, the pod waits with `GroupUnknown`, and the message says what is missing.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Protocol
 
+from dovetail.kube.conversion.gang_terms import Wrong, described
 from dovetail.kube.conversion.groups import (
     FIELDS,
-    KUBERNETES,
+    WORKLOADS,
     GroupName,
     Standing,
     group_name,
-    minimum_of,
     too_many_members,
     why_unknown,
 )
-from dovetail.kube.files.decode import Found
-from dovetail.kube.objects import core as objects
-from dovetail.kube.objects.problems import Problems
+from dovetail.kube.conversion.stated_terms import StatedTerms
+from dovetail.kube.objects.gangs import KUBERNETES, GangObject
+from dovetail.model.gang import GangTerms
 from dovetail.model.pod import Group, Pod, Refusal
 from dovetail.model.reason import Reason
 
@@ -39,8 +37,7 @@ class Gangs:
         For Kubernetes' own PodGroups, pods always wait, as with kube-scheduler.
         """
         self._unknown, self._default = unknown, standing
-        # Key -> API version -> minimum: the kind may be served in several.
-        self._minimums: dict[str, dict[str, int]] = {}
+        self._terms = StatedTerms()
         self._waiting: dict[str, dict[str, Pod]] = {}  # key -> uid -> member without a node
         self._key_of: dict[str, str] = {}  # uid of a waiting member -> key
         self._standing: dict[str, dict[str, Standing]] = {}  # API group -> API version -> standing
@@ -53,11 +50,30 @@ class Gangs:
     def waits(self, pod: Pod) -> bool:
         """Note a waiting pod; returns whether it is offered to the engine with its gang, and not alone."""
         self.forget(pod.uid)
+        self._terms.hear(pod)
         if not pod.group:
             return False
-        self._waiting.setdefault(pod.group, {})[pod.uid] = pod
+        if pod.group not in self._waiting:
+            self._waiting[pod.group] = {}
+            self._terms.begin(pod.group)
+        self._waiting[pod.group][pod.uid] = pod
         self._key_of[pod.uid] = pod.group
         return self.touch(pod.group)
+
+    def holds(self, pod: Pod) -> None:
+        """Note what a pod that has a node says of its gang."""
+        if not pod.group:
+            self._terms.forget(pod.uid)
+            return
+        before = self.terms(pod.group)
+        self._terms.hear(pod)
+        if self.terms(pod.group) != before:
+            self.touch(pod.group)
+
+    def update(self, pod: Pod) -> None:
+        """Replace a waiting member by itself in another form: its gang is the same."""
+        if self._key_of.get(pod.uid) == pod.group:
+            self._waiting[pod.group][pod.uid] = pod
 
     def forget(self, uid: str) -> None:
         """Forget a pod that waits no more, or that is another one now."""
@@ -68,7 +84,14 @@ class Gangs:
         del members[uid]
         if not members:
             del self._waiting[key]
+            self._terms.end(key)
         self.touch(key)
+
+    def gone(self, pod: Pod) -> None:
+        """Forget a pod that neither waits nor has a node."""
+        self.forget(pod.uid)
+        self._terms.forget(pod.uid)
+        self.touch(pod.group)
 
     def touch(self, key: str) -> bool:
         """Note that a gang's members have changed; returns whether it is a gang whose pods are not placed alone."""
@@ -81,10 +104,14 @@ class Gangs:
         """UIDs of the waiting members, including those that are being bound."""
         return list(self._waiting.get(key, ()))
 
-    def take_touched(self) -> list[Group]:
-        """Gangs whose members have changed since the last call, as they are now."""
+    def waiting_keys(self) -> list[str]:
+        """Keys of the gangs with waiting members."""
+        return list(self._waiting)
+
+    def take_touched(self) -> list[str]:
+        """Keys of the gangs whose members have changed since the last call."""
         touched, self._touched = self._touched, {}
-        return [group for key in touched for group in self.groups(key)]
+        return list(touched)
 
     # ---- what the engine is offered -----------------------------------------------------------------------------
 
@@ -103,22 +130,30 @@ class Gangs:
             return [_alone(pod) for pod in waiting.values()]
         return [self._group(key, waiting)]
 
+    def terms(self, key: str) -> GangTerms:
+        """What is known of the gang. A minimum of 0: there is no such group."""
+        return self._terms.of(key)
+
     def minimum(self, key: str) -> int:
         """The gang's minimum; 0 = there is no such group."""
-        return max(self._minimums.get(key, {}).values(), default=0)
+        return self._terms.of(key).minimum
 
     def _group(self, key: str, waiting: dict[str, Pod]) -> Group:
         pods = tuple(sorted(waiting.values(), key=lambda one: one.order))
         refusal = self._refusal(key)
         if refusal is None:
-            return Group(key, pods, self.minimum(key))
+            terms = self.terms(key)
+            return Group(key, pods, terms.minimum, roles=terms.roles, topology=terms.topology)
         return Group(key, tuple(pod if pod.refusal is not None else replace(pod, refusal=refusal) for pod in pods))
 
     def _refusal(self, key: str) -> Refusal | None:
         """Why no member can be placed on any node."""
         if missing := self._missing(key):
             return Refusal(Reason.GROUP_UNKNOWN, missing)
-        beyond = too_many_members(group_name(key), self.minimum(key))
+        name = group_name(key)
+        if beyond := self._terms.beyond(key):
+            beyond = f"{name}: {beyond}"
+        beyond = beyond or too_many_members(name, self.minimum(key))
         return Refusal(Reason.LIMIT_EXCEEDED, beyond) if beyond else None
 
     def _missing(self, key: str) -> str:
@@ -129,9 +164,9 @@ class Gangs:
             self._withheld[key] = None
         elif self.minimum(key):
             return ""
-        others = tuple(
-            other for other in FIELDS if other != name.api_group and self.minimum(name._replace(api_group=other).key)
-        )
+        name = self._terms.unknown_part(name)
+        namesakes = (other for other in FIELDS if other != name.api_group)
+        others = tuple(other for other in namesakes if self._terms.has_object(name._replace(api_group=other).key))
         return why_unknown(name, standing, others)
 
     def is_undecided(self, key: str) -> bool:
@@ -147,13 +182,13 @@ class Gangs:
         """
         api_group = group_name(key).api_group
         standing = self.standing(api_group)
-        if self._unknown != ALONE or api_group == KUBERNETES or self.minimum(key):
+        if self._unknown != ALONE or api_group in (KUBERNETES, WORKLOADS) or self.minimum(key):
             return False
         return standing in (Standing.LISTED, Standing.GIVEN) or (
             standing is Standing.NOT_SERVED and api_group not in self._served
         )
 
-    # ---- PodGroups ----------------------------------------------------------------------------------------------
+    # ---- objects ------------------------------------------------------------------------------------------------
 
     def standing(self, api_group: str) -> Standing:
         """The best standing among its API versions: they serve the same objects."""
@@ -183,46 +218,43 @@ class Gangs:
         """Whether a pod waits for a PodGroup of this kind that is not known."""
         return any(group_name(key).api_group == api_group and not self.minimum(key) for key in self._waiting)
 
-    def set_groups(self, api_group: str, sources: Iterable[objects.PodGroup], version: str = "") -> list[str]:
-        """Set all PodGroups of this API group in this version; returns the keys of those that changed."""
-        given = {_name(api_group, source): source.spec for source in sources}
-        gone = self.keep_groups(api_group, given, version)
-        return gone + [key for name, spec in given.items() for key in self.set_group(name, spec, version)]
+    def keep_groups(self, api_group: str, there: Collection[tuple[str, str]], version: str = "") -> list[str]:
+        """Drop all objects but these (namespace, name); returns the keys of the gangs that are gone."""
+        gone = [name for name in self._terms.declared_in(api_group, version) if _object_of(name) not in there]
+        return [key for name in gone for key in self._set(name, version, None)]
 
-    def keep_groups(self, api_group: str, names: Iterable[GroupName], version: str = "") -> list[str]:
-        """Drop all PodGroups but these; returns the keys of those that are gone."""
-        there = {name.key for name in names}
-        lost = [key for key, said in self._minimums.items() if version in said and group_name(key)[0] == api_group]
-        return [changed for key in lost if key not in there for changed in self._set(key, version, 0)]
+    def hear_group(self, api_group: str, source: GangObject, wrong: Wrong, version: str = "") -> list[str]:
+        """Set what an object says; returns the keys of gangs that this affects."""
+        meta = source.metadata
+        return self.set_group(GroupName(api_group, meta.namespace, meta.name), source, wrong, version)
 
-    def set_group(self, name: GroupName, spec: objects.PodGroupSpec, version: str = "") -> list[str]:
-        """Set a PodGroup; returns the keys of gangs that this affects."""
-        minimum, _, _ = minimum_of(name.api_group, spec)
-        return self._set(name.key, version, minimum)
-
-    def hear_group(self, api_group: str, source: objects.PodGroup, version: str = "") -> list[str]:
-        return self.set_group(_name(api_group, source), source.spec, version)
+    def set_group(self, name: GroupName, source: GangObject, wrong: Wrong, version: str = "") -> list[str]:
+        gangs = list(described(*name, source, wrong))
+        return [key for one in gangs for key in self._set(one.name, version, one.terms)]
 
     def drop_group(self, name: GroupName, version: str = "") -> list[str]:
-        return self._set(name.key, version, 0)
+        """Note that an object is gone. `name` is that of the object."""
+        gone = [name]
+        if name.api_group == WORKLOADS:
+            gone = [one for one in self._terms.declared_in(WORKLOADS, version) if _object_of(one) == name[1:]]
+        return [key for one in gone for key in self._set(one, version, None)]
 
-    def _set(self, key: str, version: str, minimum: int) -> list[str]:
-        """Set a minimum; returns the keys of gangs that this affects.
-
-        0: the PodGroup does not exist in this version.
-        """
-        before = self.minimum(key)
-        said = {**self._minimums.pop(key, {}), version: minimum}
-        if there := {each: count for each, count in said.items() if count}:
-            self._minimums[key] = there
-        now = self.minimum(key)
-        if now == before:
+    def _set(self, name: GroupName, version: str, terms: GangTerms | None) -> list[str]:
+        """Set the terms; returns the keys of gangs that this affects. None: no object says any, in this version."""
+        known = self._terms.has_object(name.key)
+        if not self._terms.declare(name.key, version, terms):
             return []
-        return [key] if now and before else [key, *self._unknown_namesakes(group_name(key))]
+        keys = [name.key, *self._sharing(name.key)]
+        return keys if known and terms is not None else [*keys, *self._unknown_namesakes(name)]
+
+    def _sharing(self, key: str) -> list[str]:
+        """Other gangs that wait and that this object describes."""
+        return [one for one in self._terms.sharing(key) if one in self._waiting]
 
     def _unknown_namesakes(self, name: GroupName) -> list[str]:
         """Gangs that wait for a PodGroup of this name of another kind: their messages name the kinds that exist."""
-        keys = (name._replace(api_group=other).key for other in FIELDS if other != name.api_group)
+        names = (name._replace(api_group=other) for other in FIELDS if other != name.api_group)
+        keys = (key for one in names for key in (one.key, *self._sharing(one.key)))
         return [key for key in keys if key in self._waiting and not self.minimum(key)]
 
 
@@ -230,46 +262,6 @@ def _alone(pod: Pod) -> Group:
     return Group(pod.key, (pod,))
 
 
-def _name(api_group: str, source: objects.PodGroup) -> GroupName:
-    return GroupName(api_group, source.metadata.namespace, source.metadata.name)
-
-
-class PodOfFile(Protocol):
-    """A pod of a file that is to be placed, and its position in the file."""
-
-    @property
-    def pod(self) -> Pod: ...
-    @property
-    def where(self) -> str: ...
-
-
-def groups_of(
-    pending: Sequence[PodOfFile],
-    running: Iterable[Pod],
-    pod_groups: Iterable[Found],
-    problems: Problems,
-    unknown: str = WAIT,
-    standing: Standing = Standing.GIVEN,
-) -> tuple[Group, ...]:
-    """The groups of files, in the order in which they are placed. `running`: pods that have a node."""
-    gangs = Gangs(unknown, standing)
-    for item in pod_groups:
-        minimum, field, message = minimum_of(item.group, item.value.spec)
-        name = GroupName(item.group, item.namespace, item.name)
-        if message:
-            problems.error(item.where, field, message)
-        elif beyond := too_many_members(name, minimum):
-            problems.warning(item.where, field, f"{beyond}; its pods are not placed")
-        gangs.set_group(name, item.value.spec)
-    for waiting in pending:
-        if not gangs.waits(waiting.pod) and waiting.pod.group:
-            name = group_name(waiting.pod.group)
-            message = f"{name} is not in the input; the pod is placed on its own"
-            problems.warning(waiting.where, FIELDS[name.api_group], message)
-    groups: dict[str, list[Group]] = {}  # by the key of the gang or of the pod
-    for pod in (waiting.pod for waiting in pending):
-        if pod.group not in groups:
-            groups[pod.group or pod.key] = gangs.groups(pod.group) if pod.group else [_alone(pod)]
-    held = Counter(pod.group for pod in running if pod.group and not pod.leaving)
-    ordered = (replace(group, running=held[group.name]) for these in groups.values() for group in these)
-    return tuple(sorted(ordered, key=lambda group: group.order))
+def _object_of(name: GroupName) -> tuple[str, str]:
+    """Namespace and name of the object that describes the gang."""
+    return name.namespace, name.name.partition("/")[0] if name.api_group == WORKLOADS else name.name

@@ -13,8 +13,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 
+from dovetail.kube.conversion.forecasts import NETWORK_KEYS
+from dovetail.kube.conversion.memberships import OWN_NAMES
 from dovetail.kube.conversion.policies import DEVICE_POLICY_KEYS, NODE_POLICY_KEYS, WEIGHTS_KEY
+from dovetail.kube.conversion.queue_names import OWN_QUEUE
 from dovetail.kube.conversion.settings import WEBHOOK
+from dovetail.kube.conversion.topology_rules import ROLE_RULES
 from dovetail.kube.conversion.vendors import Vendors
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problems, printable
@@ -23,7 +27,7 @@ MAX_NAMES_CHECKED = 200  # of one mapping
 LONGEST_LOOKED_AT = 120  # characters; no name of ours is longer
 SIMILAR_NAMES = 0.78  # of two names of one domain, by difflib: `gpumemory` and `gpumem` are 0.8, `gpus` and `gpu` 0.857
 OUR_DOMAIN = "dovetail.dev/"
-OUR_OTHERS = ("dovetail.dev/enforcer", "dovetail.dev/epoch", "dovetail.dev/bound-by")
+OUR_OTHERS = ("dovetail.dev/enforcer", "dovetail.dev/epoch", "dovetail.dev/bound-by", OWN_QUEUE)
 GROUP_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 
@@ -34,11 +38,14 @@ OTHERS = frozenset(
         *("hami.io/vgpu-mig-allocations", "hami.io/scheduler-role", "hami.io/resource-pool", "hami.io/device-cordon"),
         *("hami.io/node-handshake", "scheduling.k8s.io/group-min-member"),
         *("nvidia.com/gpu.shared", "nvidia.com/pgpu", "nvidia.com/vgpu", "nvidia.com/hostdev"),
+        *("aliyun.com/gpu", "aliyun.com/gpu-count", "tencent.com/vcuda-core-limit", "tencent.com/vcuda-device"),
+        *("tencent.com/gpu-assigned",),
         *("mthreads.com/gpu", "enflame.com/shared-gcu", "metax-tech.com/vgpu", "hygon.com/dcu", "iluvatar.ai/gpu"),
     )
 )
 OTHERS_PREFIXES = (
     *("nvidia.com/mig-", "nvidia.com/gpu.", "nvidia.com/cuda.", "nvidia.com/mps.", "nvidia.com/gpu-driver"),
+    *("aliyun.com/gpu-core", "tencent.com/predicate-"),
     *("cambricon.com/mlu", "cambricon.com/real-mlu", "huawei.com/npu-", "huawei.com/Ascend"),
 )
 _JOINTS = re.compile(r"[-_.]")
@@ -73,6 +80,8 @@ def names_of(vendors: Vendors) -> KnownNames:
             *DEVICE_POLICY_KEYS,
             WEIGHTS_KEY,
             GROUP_ANNOTATION,
+            *OWN_NAMES,
+            *NETWORK_KEYS,
             *(key for row in rows for key in row.pod_keys if key),
         )
     )
@@ -112,7 +121,7 @@ def check_workload_names(
         ("labels", meta.labels, template.labels, names.labels),
     ):
         for name in islice(given, MAX_NAMES_CHECKED):
-            if name in known and name not in inside:
+            if name in known and name not in inside and not (kind == "JobSet" and name in ROLE_RULES):
                 message = f"has no effect on a {kind}; write it under spec.template.metadata.{place}, for its pods"
                 problems.mistake(where, f"metadata.{place}.{name}", message)
 

@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from dovetail.kube.conversion.alignment import stated_alignment
 from dovetail.kube.conversion.amounts import amount, amounts
 from dovetail.kube.conversion.bounded import bounded_node
 from dovetail.kube.conversion.discovery import Discovered, NodeProblems, discover
+from dovetail.kube.conversion.plugins import NO_PLUGIN, plugin_cards
 from dovetail.kube.conversion.register import MILLI_PER_CORE, cordoned, pair_scores, registered
 from dovetail.kube.conversion.settled import NO_DOUBT, CardSource, card_source_of, why_unsettled
 from dovetail.kube.conversion.vendors import Vendors
@@ -20,7 +22,7 @@ from dovetail.kube.objects.bounds import CARDS_PER_NODE
 from dovetail.kube.objects.pools import Gpus, Pool
 from dovetail.kube.objects.problems import Problems, printable
 from dovetail.model.device import Device
-from dovetail.model.node import CPU, MEMORY, PODS, STORAGE, Enforcer, Node, Taint
+from dovetail.model.node import CPU, MEMORY, PODS, STORAGE, Alignment, Enforcer, Node, Taint
 from dovetail.model.quantity import QuantityError
 
 ENFORCER = "dovetail.dev/enforcer"
@@ -54,16 +56,18 @@ def read_node(found: Found, vendors: Vendors, problems: Problems) -> NodeReading
     telling = [row for row in vendors.rows if row.register in meta.annotations]
     devices = tuple(d for row in telling for d in registered(meta.annotations, row, where, problems))
     plain = Discovered()
+    other = NO_PLUGIN if devices else plugin_cards(found.name, _capacity(source.status), allocatable, vendors)
+    devices = devices or other.devices
     if devices:
         devices = _without_repeats(devices, where, problems)
         out = cordoned(meta.annotations, devices, where, problems)
         devices = tuple(msgspec.structs.replace(d, cordoned=True) if d.uuid in out else d for d in devices)
-    elif not any(meta.annotations.get(row.register) for row in vendors.rows if row.register):
+    elif not other.doubt and not any(meta.annotations.get(row.register) for row in vendors.rows if row.register):
         plain = discover(found.name, meta.labels, allocatable, vendors, NodeProblems(where, problems))
-    enforcer = _enforcer(meta, Enforcer.STOCK if plain.devices or plain.mig else Enforcer.HAMI, where, problems)
+    enforcer = _enforcer(meta, Enforcer.STOCK if plain.devices or plain.mig else other.enforcer, where, problems)
     declared = bool(meta.annotations.get(ENFORCER) or meta.labels.get(ENFORCER))
     card_source = card_source_of(meta, devices, plain, vendors)
-    why = why_unsettled(meta, allocatable, devices, card_source, vendors)
+    why = other.doubt or why_unsettled(meta, allocatable, devices, card_source, vendors)
     if why and not (declared and card_source is not CardSource.REGISTER):
         problems.warning(where, why.field, f"{why.text}: no new GPU pods; {why.advice}")
     else:
@@ -82,6 +86,7 @@ def read_node(found: Found, vendors: Vendors, problems: Problems) -> NodeReading
         images={name: image.size_bytes for image in source.status.images for name in image.names},
         mig=plain.mig,
         unsettled=str(why),
+        alignment=stated_alignment(meta, where, problems) or Alignment.NONE,
     )
     return NodeReading(node, card_source, declared)
 
@@ -108,6 +113,12 @@ def _allocatable(status: objects.NodeStatus, where: str, problems: Problems) -> 
     result, _ = amounts(where, path, given or {}, problems)  # a wrong amount counts as none
     result.setdefault(PODS, DEFAULT_PODS)
     return result
+
+
+def _capacity(status: objects.NodeStatus) -> dict[str, int]:
+    """All that the node has, also what a broken plugin or card cannot give now. A file may state allocatable only."""
+    given, _ = amounts("", "", status.capacity or status.allocatable or {}, Problems())
+    return given
 
 
 def _without_repeats(devices: tuple[Device, ...], where: str, problems: Problems) -> tuple[Device, ...]:
@@ -151,7 +162,7 @@ def _with_counts(allocatable: dict[str, int], devices: Sequence[Device], vendors
     for device in devices:
         slots[device.vendor] += device.slots
     for word, count in slots.items():
-        if count:
+        if count and vendors.by_word[word].count:
             allocatable.setdefault(vendors.by_word[word].count, count)
     return allocatable
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
+from dovetail.kube.conversion.times import seconds_of
 from dovetail.kube.files.decode import Found, Objects
 from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.bounds import OWNER_NAME
 from dovetail.kube.objects.problems import Problems, printable
 
 HASH_LABEL = "pod-template-hash"
@@ -48,11 +49,10 @@ def owners(found: Objects) -> Owners:
 
 
 def controller(meta: objects.Meta) -> objects.OwnerReference | None:
-    """The reference marked `controller`, or the only one there is."""
-    for reference in meta.owner_references:
-        if reference.controller:
-            return reference
-    return meta.owner_references[0] if len(meta.owner_references) == 1 else None
+    """The reference marked `controller`, or the only one there is; None if it is beyond the bound."""
+    given = meta.owner_references
+    found = next((one for one in given if one.controller), given[0] if len(given) == 1 else None)
+    return None if found is None or len(found.kind) + len(found.name) > OWNER_NAME.most else found
 
 
 def created(meta: objects.Meta, where: str, problems: Problems) -> float:
@@ -60,12 +60,9 @@ def created(meta: objects.Meta, where: str, problems: Problems) -> float:
     text = meta.creation_timestamp
     if not text:
         return NEWEST_CREATION
-    try:
-        moment = datetime.fromisoformat(text)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        return min(moment.timestamp(), NEWEST_CREATION)
-    except (ValueError, OverflowError):
+    moment = seconds_of(text)
+    if moment is None:
         message = f"{printable(text, 40)!r} is no time such as 2026-01-31T12:00:00Z; the object counts as the newest"
         problems.warning(where, "metadata.creationTimestamp", message)
         return NEWEST_CREATION
+    return min(moment, NEWEST_CREATION)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dovetail.kube.conversion.register import MAX_CARD_NUMBER
 from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.conversion.vendors import Vendor
 from dovetail.kube.objects.bounds import POLICY_CHAIN
 from dovetail.kube.objects.problems import Problems, printable
-from dovetail.model.pod import Profile
+from dovetail.model.pod import DeviceAsk, Profile
 
 NODE_POLICY_KEYS = ("dovetail.dev/node-policy", "hami.io/node-scheduler-policy")  # the first one set wins
 DEVICE_POLICY_KEYS = ("dovetail.dev/gpu-policy", "hami.io/gpu-scheduler-policy")
@@ -49,6 +50,44 @@ def profile_of(
         problems.error(where, f"metadata.annotations.{key}", str(error))
         return default, f"{key}: {error}"
     return replace(default, node=node, device=device, weights=weights), ""
+
+
+def plugin_profile(
+    annotations: Mapping[str, str],
+    default: Profile,
+    asks: Sequence[DeviceAsk],
+    settings: Settings,
+    where: str,
+    problems: Problems,
+) -> tuple[Profile, Profile, str]:
+    """As `profile_of`, for a pod with these asks, which may be for cards of a plugin; and the default for such pods."""
+    asked = [settings.vendors.by_word[ask.vendor] for ask in asks]
+    default = _with_plugin_policies(default, asked, settings)
+    profile, complaint = profile_of(annotations, default, settings, where, problems)
+    return _as_plugin_chooses(profile, default, asked, settings, where, problems), default, complaint
+
+
+def _with_plugin_policies(default: Profile, asked: Sequence[Vendor], settings: Settings) -> Profile:
+    """The profile with the policies of the plugin whose cards the pod asks for first, as its own scheduler has them."""
+    row = next((row for row in asked if row.device_policy in settings.device_policies), None)
+    if row is None:
+        return default
+    node = row.node_policy if row.node_policy in settings.node_policies else default.node
+    return replace(default, node=node, device=(row.device_policy,))
+
+
+def _as_plugin_chooses(
+    profile: Profile, default: Profile, asked: Sequence[Vendor], settings: Settings, where: str, problems: Problems
+) -> Profile:
+    """The profile, with the GPU policy that the node's plugin has itself, if it refuses every other choice."""
+    row = next((row for row in asked if row.chooses_itself), None)
+    joint = profile.node in settings.joint_policies
+    if row is None or (profile.device == default.device and not joint):
+        return profile
+    key = _first({}, NODE_POLICY_KEYS if joint else DEVICE_POLICY_KEYS)[0]
+    text = f"not used: {row.plugin} refuses a card that its own policy {row.device_policy} would not choose"
+    problems.warning(where, f"metadata.annotations.{key}", text)
+    return replace(profile, node=default.node if joint else profile.node, device=default.device)
 
 
 def why_not_allowed(profile: Profile, default: Profile, settings: Settings) -> str:

@@ -14,16 +14,19 @@ import msgspec
 
 from dovetail.kube.conversion.assigned import has_record, without_finished_init
 from dovetail.kube.conversion.bounded import pod_labels, readable
-from dovetail.kube.conversion.groups import named_group
+from dovetail.kube.conversion.memberships import Membership, membership
 from dovetail.kube.conversion.owners import Owners, created, maker
+from dovetail.kube.conversion.preemption import QOS_CLASSES, placed_at, started_at
+from dovetail.kube.conversion.queue_names import named_queue
 from dovetail.kube.conversion.records import CHANGED, UNVERIFIED, Account, account, trace_of
 from dovetail.kube.conversion.requests import Template, pod_from
 from dovetail.kube.conversion.resize import resized
 from dovetail.kube.conversion.settings import Settings, says_ignore
 from dovetail.kube.objects import core as objects
-from dovetail.kube.objects.problems import Problems
+from dovetail.kube.objects.problems import Problems, printable
 from dovetail.model.decision import Share
-from dovetail.model.pod import Pod, RunningPod
+from dovetail.model.pod import Pod, Refusal, RunningPod, Tolerance
+from dovetail.model.reason import Reason
 
 TERMINAL = ("Succeeded", "Failed")  # phases of pods that hold nothing any more
 NODE_LABEL = "hami.io/vgpu-node"  # written with a Binding, as HAMi does
@@ -40,7 +43,13 @@ class Held(NamedTuple):
     final: bool = False  # later changes of the record do not count
     doubt: str = ""  # why its record is not trusted
     report: tuple[str, str] = ("", "")  # an event for the pod's owner: reason and text; sent once for each pod
+    changes: int = 0  # how often another client changed what is said of its cards
+    said: int = 0  # digest of which cards its plugin says it gave; 0 = nothing yet
+    given: int = 0  # how often its plugin said that; once for each container that asks for whole cards
     proves: bool = True  # its record proves which node has a card; where records are sealed, only sealed ones do
+
+    def with_pod(self, pod: Pod) -> Held:
+        return self._replace(running=replace(self.running, pod=pod))
 
     @property
     def recorded(self) -> frozenset[str]:
@@ -56,6 +65,7 @@ class Stay(NamedTuple):
 
 
 UNSEEN = Stay()
+NO_TOLERANCES: Mapping[str, Tolerance] = {}
 
 
 def stored(source: objects.Pod, namespace: str, name: str = "", uid: str = "") -> objects.Pod:
@@ -93,20 +103,46 @@ def asked_by(source: objects.Pod, passed_over: bool, settings: Settings, where: 
     return pod_from(template, settings, problems)
 
 
-def identified(asked: Pod, source: objects.Pod, owners: Owners, where: str, problems: Problems) -> Pod:
-    """The request with the pod's identity: its names, owner, group, age and labels."""
+def identified(
+    asked: Pod,
+    source: objects.Pod,
+    owners: Owners,
+    where: str,
+    problems: Problems,
+    tolerances: Mapping[str, Tolerance] = NO_TOLERANCES,
+) -> Pod:
+    """The request with the pod's identity: its names, owner, group, queue, age, labels and rank.
+
+    `tolerances` are by the name of the PriorityClass.
+    """
     meta = source.metadata
+    place = membership(meta, source.spec, meta.namespace)
     return replace(
-        asked,
+        in_gang(asked, place, where, problems),
         name=meta.name,
         uid=meta.uid,
         owner=owners.of_pod(meta, meta.namespace),
         maker=maker(meta, meta.namespace) if asked.profile.default_spread else "",
         created=created(meta, where, problems),
-        group=named_group(meta, source.spec, meta.namespace),
+        queue=named_queue(meta),
         labels=_own_labels(meta.labels),
         leaving=bool(meta.deletion_timestamp),
+        qos=QOS_CLASSES.get(source.status.qos_class, asked.qos),
+        tolerance=tolerances.get(source.spec.priority_class_name),
     )
+
+
+def in_gang(pod: Pod, place: Membership, where: str, problems: Problems) -> Pod:
+    """The pod with its gang and role. One with a wrong annotation about its gang is not placed."""
+    if place.wrong:
+        problems.error(where, place.field, place.wrong.partition(": ")[2])
+        refusal = pod.refusal or Refusal(Reason.INVALID_REQUEST, printable(place.wrong, 400))
+        return replace(pod, group=place.group, refusal=refusal)
+    if place.remark:
+        problems.mistake(where, place.field, place.remark)
+    if not place.group:
+        return pod
+    return replace(pod, group=place.group, role=place.role, terms=place.terms)
 
 
 def first_held(
@@ -114,21 +150,24 @@ def first_held(
 ) -> Held:
     """What a pod that has a node holds by its record, when the pod is first seen (ADR 13, ADR 16)."""
     node, notes, seals = source.spec.node_name, readable(source.metadata).annotations, settings.seals
-    pod = replace(pod, refusal=None)  # it runs: errors in its spec no longer matter
+    if pod.refusal is not None:  # it runs: errors in its spec no longer matter
+        pod = replace(pod, refusal=None)
     ours = source.spec.scheduler_name in settings.schedulers
     found = account(pod, node, notes, settings.vendors, seals, where, problems, ours, stay.placed_itself)
     trace = trace_of(source.metadata.annotations, settings.vendors)
     final = found.sealed or bool(found.doubt) or (stay.waited and ours)
-    running = RunningPod(pod, node, found.shares, found.trust)
+    running = RunningPod(pod, node, found.shares, found.trust)  # `booked` adds its times
     proves = found.sealed or not seals
-    return booked(Held(running, found.shares, trace, trace, final, found.doubt, _report(found), proves), pod, source)
+    held = Held(running, found.shares, trace, trace, final, found.doubt, _report(found), proves=proves)
+    return booked(held, pod, source)
 
 
 def booked(held: Held, pod: Pod, source: objects.Pod) -> Held:
     """What the pod holds now: less than its record, once its init containers have ended."""
     kinds = [container.kind for container in pod.containers]
     shares = None if held.record is None else without_finished_init(held.record, kinds, source)
-    return held._replace(running=RunningPod(pod, source.spec.node_name, shares, held.running.trust))
+    times = placed_at(source.status), started_at(source.status)
+    return held._replace(running=RunningPod(pod, source.spec.node_name, shares, held.running.trust, *times))
 
 
 def _report(found: Account) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from dovetail.kube.conversion.assigned import recorded_shares
+from dovetail.kube.conversion.plugins import named_cards, with_plugin_records
 from dovetail.kube.conversion.seals import SEAL, Seals
 from dovetail.kube.conversion.vendors import Vendors
 from dovetail.kube.objects.problems import Problems
@@ -36,9 +37,13 @@ class Account(NamedTuple):
 
 
 def trace_of(annotations: Mapping[str, str], vendors: Vendors) -> int:
-    """A digest of the record and its seal. It does not cover `…-to-allocate`, which the device plugin changes."""
+    """A digest of the record and its seal. It does not cover `…-to-allocate`, which the device plugin changes.
+
+    A pod without a record of ours has one by the plugin of another system.
+    """
     names = vendors.allocated
-    return hash(frozenset((name, text) for name, text in annotations.items() if name in names or name == SEAL))
+    said = [(name, text) for name, text in annotations.items() if name in names or name == SEAL]
+    return hash(frozenset(said or named_cards(annotations, vendors)))
 
 
 def account(
@@ -67,7 +72,8 @@ def account(
         return Account(None, Trust.NONE, doubt=doubt)
     if text and seals:
         problems.warning(where, f"{FIELD}.{SEAL}", "is of a key that is not known; the record counts like one without")
-    shares = recorded_shares(pod, annotations, vendors, where, problems)
+    notes = with_plugin_records(pod, node, annotations, vendors)
+    shares = recorded_shares(pod, notes, vendors, where, problems)
     return Account(shares, Trust.AMOUNTS_AS_ASKED if ours else Trust.AMOUNTS_CAPPED)
 
 

@@ -99,13 +99,13 @@ def _is_small(value: Relations | Preferences) -> bool:
     return len(repr(value)) <= LONGEST_SHARED
 
 
-@lru_cache(4096)
+@lru_cache(1_024)
 def _shared(relations: Relations) -> Relations:
     """The first of all equal values."""
     return relations
 
 
-@lru_cache(4096)
+@lru_cache(1_024)
 def _same(preferences: Preferences) -> Preferences:
     """The first of all equal values."""
     return preferences

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dovetail.kube.conversion.amounts import added, amounts, within_priorities
 from dovetail.kube.conversion.asks import ContainerAsks, asked
 from dovetail.kube.conversion.bounded import Excess, bounded_meta, bounded_spec, listed
+from dovetail.kube.conversion.forecasts import expected_cpu_milli, network_kbit
 from dovetail.kube.conversion.known_names import check_pod_names, names_of
 from dovetail.kube.conversion.limits import check_limits
-from dovetail.kube.conversion.policies import profile_of, why_not_allowed
+from dovetail.kube.conversion.policies import plugin_profile, why_not_allowed
+from dovetail.kube.conversion.preemption import NEVER_PREEMPTS, qos_of
 from dovetail.kube.conversion.relations import Whose, preferences_of, relations_of
 from dovetail.kube.conversion.resize import UNRESIZED, in_force, is_infeasible, status_of
 from dovetail.kube.conversion.rules import node_rules
@@ -65,28 +67,26 @@ class _Part:
 
 
 def pod_from(template: Template, settings: Settings, problems: Problems) -> Pod:
-    """The pod without owner, group, age and uid, which the caller adds."""
+    """The pod without owner, group, queue, age and uid, which the caller adds."""
     refusals = _Refusals()
     template = _within_bounds(template, settings.vendors, refusals, problems)
-    spec, where = template.spec, template.where
+    spec, where, meta = template.spec, template.where, template.meta
     parts = _parts(template, settings.vendors, refusals, problems)
     if not spec.containers:
         problems.error(where, f"{template.path}.containers", "is empty; a pod has at least one container")
         refusals.invalid("the pod has no containers")
     resources, scored, use = _effective(template, parts, refusals, problems)
     rules, complaint = node_rules(spec, template.path, where, problems)
-    if complaint:
-        refusals.invalid(complaint)
-    name = template.name if template.exists else ""
-    whose = Whose(template.namespace, template.meta.labels, name, template.path, where)
+    refusals.invalid(complaint)
+    whose = Whose(template.namespace, meta.labels, template.name if template.exists else "", template.path, where)
     relations, complaint = relations_of(spec, whose, problems)
     preferences, other_complaint = preferences_of(spec, whose, problems)
-    if complaint or other_complaint:
-        refusals.invalid(complaint or other_complaint)
+    refusals.invalid(complaint or other_complaint)
     wants = any(part.asked.asks for part in parts) or any(amount and "/" in name for name, amount in resources.items())
     default = settings.default_profile(wants, bool(preferences.nodes))
     beside = problems.below(template.path.removesuffix("spec"))  # the annotations' path
-    profile, complaint = profile_of(template.meta.annotations, default, settings, where, beside)
+    asks = [ask for part in parts for ask in part.asked.asks]
+    profile, default, complaint = plugin_profile(meta.annotations, default, asks, settings, where, beside)
     if complaint:
         refusals.invalid(complaint)
     elif complaint := why_not_allowed(profile, default, settings):
@@ -101,7 +101,7 @@ def pod_from(template: Template, settings: Settings, problems: Problems) -> Pod:
         scored_cpu_milli=scored[CPU],
         scored_memory=scored[MEMORY],
         containers=tuple(Container(part.name, part.kind, part.asked.asks) for part in parts),
-        device_rules=_device_rules(template.meta.annotations, settings.vendors, where, beside, refusals),
+        device_rules=_device_rules(meta.annotations, settings.vendors, where, beside, refusals),
         node_rules=rules,
         profile=profile,
         priority=within_priorities(spec.priority or 0),
@@ -112,7 +112,20 @@ def pod_from(template: Template, settings: Settings, problems: Problems) -> Pod:
         relations=relations,
         preferences=preferences,
         leaving=bool(template.meta.deletion_timestamp),
+        preempts=spec.preemption_policy != NEVER_PREEMPTS,
+        **_class_and_forecast(template, parts, beside),
     )
+
+
+def _class_and_forecast(template: Template, parts: Sequence[_Part], problems: Problems) -> dict[str, Any]:
+    """The pod's class, the CPU that it will likely use, and the network load that it states."""
+    overhead, _ = amounts("", "", template.spec.overhead, Problems())  # errors were reported already
+    staying = ((part.limits, part.requests) for part in parts if part.kind is not ContainerKind.INIT)
+    return {
+        "qos": qos_of(template.spec),
+        "expected_cpu_milli": min(expected_cpu_milli(staying, overhead.get(CPU, 0)), bounds.AMOUNT.most),
+        "network_kbit": network_kbit(template.meta.annotations, template.where, problems),
+    }
 
 
 class _Refusals:
@@ -125,7 +138,9 @@ class _Refusals:
         self.first = self.first or Refusal(reason, printable(message, 400))
 
     def invalid(self, message: str) -> None:
-        self.add(Reason.INVALID_REQUEST, message)
+        """Refuse the pod for what is wrong with its spec; "" = nothing is."""
+        if message:
+            self.add(Reason.INVALID_REQUEST, message)
 
     def beyond(self, found: Iterable[Excess], where: str, problems: Problems) -> None:
         """Refuse the pod for exceeded bounds: a warning, because the request is understood."""
@@ -174,13 +189,25 @@ def _parts(template: Template, vendors: Vendors, refusals: _Refusals, problems: 
         parts.append(part if cards <= most.most else replace(part, asked=ContainerAsks()))
     if cards > most.most:
         refusals.beyond((Excess(f"{template.path}.containers", most, cards),), template.where, problems)
+    return _with_one_card(parts, vendors)
+
+
+def _with_one_card(parts: list[_Part], vendors: Vendors) -> list[_Part]:
+    """The containers, where a plugin gives a pod one card: the first that asks gets the sum, the others share it."""
+    for vendor in (row for row in vendors.rows if row.one_card):
+        own = [(n, ask) for n, part in enumerate(parts) for ask in part.asked.asks if ask.vendor == vendor.word]
+        whole = replace(own[0][1], memory_mib=sum(ask.memory_mib for _, ask in own)) if len(own) > 1 else None
+        for n, ask in own if whole is not None else ():
+            asks = tuple(one for one in parts[n].asked.asks if one is not ask)
+            asks = (*asks, whole) if whole is not None and n == own[0][0] else asks
+            parts[n] = replace(parts[n], asked=replace(parts[n].asked, asks=asks))
     return parts
 
 
 def _part(template: Template, given: _Given, vendors: Vendors, problems: Problems) -> _Part:
     container, kind, at = given
     path, where, resources = f"{template.path}.{at}", template.where, container.resources
-    cards = asked(resources, vendors, path, where, problems)
+    cards = asked(resources, vendors, path, where, problems, kind is not ContainerKind.APP)
     check_limits(resources, path, where, problems)
     plain = {name: value for name, value in resources.requests.items() if not _is_device(name, vendors)}
     capped = {name: value for name, value in resources.limits.items() if not _is_device(name, vendors)}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from dovetail.kube.conversion.seals import NO_SEALS, Seals
 from dovetail.kube.conversion.vendors import DEFAULT_VENDORS, Vendors
+from dovetail.kube.conversion.webhook_rules import privileged_containers
 from dovetail.kube.objects import core as objects
 from dovetail.model.pod import CPU_PROFILE, DEFAULT_PROFILE, KUBERNETES_POLICY, OFF_DEVICES_POLICY, Profile
+from dovetail.model.rights import Queue
 
 # A label of pods and of namespaces (HAMi: charts/hami/templates/scheduler/webhook.yaml).
 WEBHOOK, IGNORE = "hami.io/webhook", "ignore"
@@ -23,12 +25,16 @@ class Settings:
     node_policies: frozenset[str] = frozenset({"binpack", "spread"})
     device_policies: frozenset[str] = frozenset({"binpack", "spread", "mutex", "numa", "topology-aware"})
     joint_policies: frozenset[str] = frozenset()  # node policies that also choose the GPUs
+    fallbacks: Mapping[str, str] = field(default_factory=dict)  # policy that needs measured load -> the one without it
     allowed_policies: frozenset[str] | None = None  # node and GPU policies that pods may name; None = all
     vendors: Vendors = DEFAULT_VENDORS
     webhooks_schedulers: frozenset[str] = WEBHOOKS_SCHEDULERS  # schedulerNames of pods that HAMi's webhook handles
     unknown_group: str = "wait"  # what happens to a pod whose PodGroup is not known: see gangs.UNKNOWN_GROUP
     schedulers: frozenset[str] = frozenset({"dovetail"})  # schedulerNames of pods that Dovetail places
     seals: Seals = NO_SEALS  # makes and checks the seals of records
+    queue_half_life: float = 0.0  # seconds after which the past use of a queue counts half; 0 = it does not count
+    queues: tuple[Queue, ...] = ()  # of the configuration file, beside those that objects describe
+    topology: tuple[str, ...] = ()  # likewise: node labels from the widest level to the narrowest
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
@@ -57,9 +63,7 @@ class Settings:
 
         The webhook ignores other schedulers' pods, and denies GPU pods with a privileged container.
         """
-        containers = (*spec.init_containers, *spec.containers)
-        privileged = any(one.security_context is not None and one.security_context.privileged for one in containers)
-        if privileged or spec.scheduler_name not in self.webhooks_schedulers:
+        if any(privileged_containers(spec)) or spec.scheduler_name not in self.webhooks_schedulers:
             return self.without_webhook
         return self.without_webhook if says_ignore(*labels) else self
 

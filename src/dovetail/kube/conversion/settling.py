@@ -24,6 +24,7 @@ from dovetail.kube.objects import core as objects
 from dovetail.model.device import Device
 from dovetail.model.node import Enforcer, Node
 
+MOST_GONE_NODES = 1_000  # deleted nodes without known pods whose register is kept: a pod may be reported later
 SETTLE_SECONDS = 30.0  # HAMi's plugin writes its register within seconds of its first report to kubelet
 
 
@@ -43,6 +44,7 @@ class Settling:
         self._clock, self._seconds = clock, seconds
         self._seen: dict[str, _SeenNode] = {}  # by node
         self._lost: dict[str, Node] = {}  # nodes that were deleted while pods held their cards, as they were
+        self._gone: dict[str, Node] = {}  # other nodes that were deleted, as they were; the oldest first
         self._registrar: dict[str, str] = {}  # uuid -> the node that registered it first
         self._pods_on: defaultdict[str, Counter[str]] = defaultdict(Counter)  # uuid -> node -> pods that prove it
         self._pods_of: Counter[str] = Counter()  # node -> cards held by pods with a record
@@ -53,6 +55,7 @@ class Settling:
         """Take in a new or changed node; returns the node for the engine."""
         name, now = reading.node.name, self._clock()
         seen = self._seen.get(name)
+        self._gone.pop(name, None)
         if seen is None:
             seen = self._seen[name] = _SeenNode(reading, min(created, now), self._lost.pop(name, None))
         elif _offer(seen.reading) != _offer(reading):
@@ -68,14 +71,18 @@ class Settling:
         if seen is None:
             return
         self._unregister(name, seen.registered)
-        if seen.registered is not None and self._pods_of[name]:
-            self._lost[name] = seen.registered
+        if seen.registered is not None:
+            (self._lost if self._pods_of[name] else self._gone)[name] = seen.registered
+        if len(self._gone) > MOST_GONE_NODES:
+            del self._gone[next(iter(self._gone))]
         self._contested.discard(name)
         self._young.discard(name)
 
     def pod_holds(self, node: str, uuids: Iterable[str], proves: bool = True) -> None:
         """Note a pod on the node whose record names these cards. `proves`: its owner cannot have written the record."""
         for uuid in uuids:
+            if node in self._gone:  # the watch of nodes is ahead of that of pods
+                self._lost[node] = self._gone.pop(node)
             self._pods_of[node] += 1
             if not proves:
                 continue
@@ -149,6 +156,8 @@ class Settling:
             first = self._registrar.setdefault(device.uuid, name)
             if others:
                 why = why or f"card {device.uuid} is held by pods of node {others[0]}"
+                if first != name and name in pods:
+                    self._contested.add(first)  # pods of both hold it, which was not known when the other was settled
             elif first != name and name not in pods:
                 why = why or f"card {device.uuid} is also registered by node {first}"
             elif first != name:

@@ -1,7 +1,7 @@
 """The vendors of accelerators, and HAMi's names of their resources and annotations: rows, not code.
 
 Names are HAMi v2.10's (pkg/device/*). Where HAMi's source was not available, a key is "" and that way of reading is
-off.
+off. Rows with a `plugin` are cards that a device plugin of another system hands out (plugins.py).
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from functools import cached_property
 from typing import Any
 
 NVIDIA = "NVIDIA"
+GPUSHARE, GPU_MANAGER = "gpushare", "gpu-manager"  # device plugins of other systems
+MIB_PER_GIB = 1024
+MIB_PER_BLOCK = 256  # of tencent.com/vcuda-memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +38,19 @@ class Vendor:
     numa_bind: str = ""
     mode: str = ""
     webhook: bool = False  # HAMi's webhook fills in the count and exclusive cores (nvidia/device.go:417)
+    overwrite_env: bool = False  # the webhook hides all cards from containers that ask for none
+    runtime_class: str = ""  # the RuntimeClass that the webhook writes; "" = none
+    core_policy: str = "default"  # of all containers: GPU_CORE_UTILIZATION_POLICY, if not "default"
     memory_factor: int = 1
     default_memory: int = 0  # MiB; 0 = the whole card
     default_cores: int = 0
     default_count: int = 1
     split_count: int = 10  # slots per card
+    plugin: str = ""  # GPUSHARE or GPU_MANAGER; "" = HAMi's plugin, ours, or the vendor's own
+    one_card: bool = False  # a pod's containers together get a part of one card
+    node_policy: str = ""  # the policies of pods that ask for these cards and name none; "" = the default
+    device_policy: str = ""
+    chooses_itself: bool = False  # the plugin refuses a card that `device_policy` would not have chosen
 
     @property
     def shares(self) -> frozenset[str]:
@@ -101,6 +112,11 @@ class Vendors:
         table = dict(self.by_word)
         table.update((row.word, row) for row in rows)
         return Vendors(tuple(table.values()))
+
+    def with_gpushare_unit(self, unit: str) -> Vendors:
+        """The table for clusters whose gpushare plugin counts memory in this unit: MiB or GiB."""
+        factor = {"MiB": 1, "GiB": MIB_PER_GIB}[unit]
+        return self.with_rows(replace(row, memory_factor=factor) for row in self.rows if row.plugin == GPUSHARE)
 
 
 def _keys(stem: str) -> dict[str, Any]:
@@ -230,5 +246,27 @@ DEFAULT_VENDORS = Vendors(
         ),
         Vendor("Vastai", "vastaitech.com/va", **_keys("Vastai")),
         Vendor("Biren", "birentech.com/gpu", **_keys("Biren")),
+        Vendor(
+            "gpushare",
+            "",
+            "aliyun.com/gpu-mem",
+            allocated="dovetail.dev/gpushare-devices",
+            memory_factor=MIB_PER_GIB,
+            plugin=GPUSHARE,
+            one_card=True,
+            device_policy="gpushare",
+        ),
+        Vendor(
+            "vcuda",
+            "",
+            "tencent.com/vcuda-memory",
+            core="tencent.com/vcuda-core",
+            allocated="dovetail.dev/vcuda-devices",
+            memory_factor=MIB_PER_BLOCK,
+            plugin=GPU_MANAGER,
+            node_policy="vcuda",
+            device_policy="vcuda",
+            chooses_itself=True,
+        ),
     )
 )

@@ -23,22 +23,25 @@ from dovetail.kube.conversion.file_pods import (
     pending_pod,
     stored_pod,
 )
-from dovetail.kube.conversion.groups import GroupName, named_group
 from dovetail.kube.conversion.known_names import check_workload_names, names_of
+from dovetail.kube.conversion.memberships import membership
 from dovetail.kube.conversion.owners import NEWEST_CREATION, Owners, controller, maker, owners
-from dovetail.kube.conversion.reading import TERMINAL, identified
+from dovetail.kube.conversion.queue_names import named_queue, volcano
+from dovetail.kube.conversion.reading import TERMINAL, identified, in_gang
 from dovetail.kube.conversion.requests import renamed
+from dovetail.kube.conversion.set_pods import of_job, of_set
 from dovetail.kube.files.custom_workloads import PodSet
-from dovetail.kube.files.decode import CustomWorkload, Found, Objects
+from dovetail.kube.files.decode import CustomWorkload, Found, Objects, convert
 from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.gangs import NetworkTopology, PodGroup, PodGroupSpec
 from dovetail.kube.objects.problems import Problems
+from dovetail.kube.objects.queues import VOLCANO_GROUP
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
 from dovetail.model.rules import Toleration
 
 MADE_BY_OPERATORS = ("Job", "StatefulSet", "Deployment", "ReplicaSet")  # these then create the pods
-VOLCANO_GROUP = "scheduling.volcano.sh"
 MOST_REPLICAS = 100_000  # of one workload
 MOST_PENDING_PODS = 1_000_000
 
@@ -127,7 +130,8 @@ def _existing(item: Found, who: Owners, owned: defaultdict[str, _Owned], result:
         )
     else:
         source = stored_pod(item, result.uids, context)
-        pod = identified(pending_pod(item, source, context), source, who, item.where, context.problems)
+        asked, tolerances = pending_pod(item, source, context), context.admission.tolerances
+        pod = identified(asked, source, who, item.where, context.problems, tolerances)
         result.pending.append(Pending(pod, item.where, given.status.nominated_node_name, exists(given)))
 
 
@@ -149,6 +153,8 @@ def _expandable(found: Objects, problems: Problems) -> Iterator[Found]:
             above = controller(item.value.metadata)
             if above is not None and above.kind == "Deployment" and (item.namespace, above.name) in deployments:
                 continue  # its Deployment is used instead
+            if item.value.spec.template is None and item.value.metadata.uid:
+                continue  # of a snapshot: its controller has created its pods
             if item.value.spec.template is None:
                 problems.fatal(item.where, "spec.template", "is missing; a workload needs a pod template")
                 continue
@@ -175,8 +181,11 @@ def _missing(
         return
     pod = made_pod(item, template, "spec.template.spec", context)
     made_by = f"{item.kind}/{item.namespace}/{item.name}"
-    group = named_group(template.metadata, template.spec, item.namespace)
-    pod = replace(pod, owner=owner, maker=made_by, group=group, created=NEWEST_CREATION)
+    meta = of_job(template.metadata, item.name) if item.kind == "Job" else template.metadata
+    beside = context.problems.below("spec.template.")
+    pod = in_gang(pod, membership(meta, template.spec, item.namespace), item.where, beside)
+    queue = named_queue(template.metadata)
+    pod = replace(pod, owner=owner, maker=made_by, queue=queue, created=NEWEST_CREATION)
     names_known = names_of(context.settings.vendors)
     check_workload_names(item.kind, workload.metadata, template.metadata, names_known, item.where, context.problems)
     if item.kind == "DaemonSet":
@@ -211,7 +220,7 @@ def _missing_of_custom(item: Found, seen: _Seen, result: Expansion, context: Con
     if is_left_out(item, context):
         return
     names, exists = seen.pods[item.namespace], seen.owned[item.namespace]
-    gang = _gang_of(item, seen, result)
+    gang = _gang_of(item, seen, result, problems)
     for one, template, wanted in zip(made.sets, workload.templates, _left(item.name, made.sets, exists), strict=True):
         if not wanted:
             continue
@@ -220,13 +229,16 @@ def _missing_of_custom(item: Found, seen: _Seen, result: Expansion, context: Con
             continue
         pod = made_pod(item, template, one.spec_path, context)
         owner = f"{item.kind}/{item.namespace}/{item.name}"
-        group = named_group(template.metadata, template.spec, item.namespace) or gang
-        pod = replace(pod, owner=owner, maker=owner, group=group, created=NEWEST_CREATION)
+        queue = named_queue(template.metadata) or (volcano(made.queue) if made.queue else "")
+        pod = replace(pod, owner=owner, maker=owner, queue=queue, created=NEWEST_CREATION)
         stem = f"{item.name}-{one.stem}" if one.stem else item.name
         free = (name for name in (f"{stem}-{ordinal}" for ordinal in count()) if name not in names)
-        for name in list(islice(free, wanted)):
+        beside = problems.below(one.spec_path.removesuffix("spec"))
+        for number, name in enumerate(islice(free, wanted), one.count - wanted):
             names.add(name)
-            result.pending.append(Pending(renamed(pod, name), item.where))
+            meta = of_set(template.metadata, item, one, number, gang)
+            place = membership(meta, template.spec, item.namespace)
+            result.pending.append(Pending(renamed(in_gang(pod, place, item.where, beside), name), item.where))
         names_known = names_of(context.settings.vendors)
         check_workload_names(item.kind, workload.metadata, template.metadata, names_known, item.where, problems)
 
@@ -250,17 +262,22 @@ def _left(name: str, sets: Sequence[PodSet], exists: Sequence[str]) -> list[int]
     return result
 
 
-def _gang_of(item: Found, seen: _Seen, result: Expansion) -> str:
-    """The key of the PodGroup that the object's controller creates, if it does; the PodGroup is added to the result."""
+def _gang_of(item: Found, seen: _Seen, result: Expansion, problems: Problems) -> str:
+    """The name of the PodGroup that the object's controller creates, if it does; it is added to the result."""
     workload: CustomWorkload = item.value
     minimum, uid = workload.made.minimum, workload.metadata.uid
     if minimum is None:
         return ""
     name = f"{item.name}-{uid}" if uid else item.name
     if (item.namespace, name) not in seen.groups:
-        group = objects.PodGroup(workload.metadata, objects.PodGroupSpec(min_member=minimum))
+        topology = convert(
+            workload.made.network_topology, NetworkTopology, item.where, problems, "spec.networkTopology"
+        )
+        tasks = dict(workload.made.tasks)
+        spec = PodGroupSpec(min_member=minimum, min_task_member=tasks, network_topology=topology)
+        group = PodGroup(workload.metadata, spec)
         result.pod_groups.append(Found(item.where, "PodGroup", VOLCANO_GROUP, item.namespace, name, group))
-    return GroupName(VOLCANO_GROUP, item.namespace, name).key
+    return name
 
 
 def _names(item: Found, start: int, wanted: int, taken: set[str]) -> list[str]:

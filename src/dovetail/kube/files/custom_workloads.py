@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -34,6 +34,8 @@ class PodSet:
     count: int
     template: Json
     path: str  # of the template
+    in_group: int = 0  # of a LeaderWorkerSet: how many of these pods are in each group; 0 = there are no groups
+    group_size: int = 0  # and how many pods of all sets
 
     @property
     def spec_path(self) -> str:
@@ -47,6 +49,9 @@ class Expanded:
     sets: tuple[PodSet, ...] = ()
     minimum: int | None = None  # pods placed together or not at all, where its controller creates a PodGroup
     rests: str = ""  # the field because of which it creates none at present
+    queue: str = ""  # the Volcano Queue that its controller names in its pods
+    tasks: Mapping[str, int] = field(default_factory=dict)  # minimums of tasks in that PodGroup
+    network_topology: Json = field(default_factory=dict)  # of that PodGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,11 @@ def _volcano(body: _At) -> Expanded:
         task.get("template").pods(task.get("name").text(f"default{number}"), task.get("replicas").number(1))
         for number, task in enumerate(tasks)
     )
-    return Expanded(sets, body.get("spec", "minAvailable").number(sum(one.count for one in sets)))
+    minimum = body.get("spec", "minAvailable").number(sum(one.count for one in sets))
+    least = {one.stem: task.get("minAvailable").number(one.count) for one, task in zip(sets, tasks, strict=True)}
+    topology = body.get("spec", "networkTopology").value
+    queue = body.get("spec", "queue").text("default")
+    return Expanded(sets, minimum, "", queue, least, topology if isinstance(topology, Mapping) else {})
 
 
 def _job_set(body: _At) -> Expanded:
@@ -159,10 +168,11 @@ def _leader_worker_set(body: _At) -> Expanded:
     leader = made.get("leaderTemplate") if made.get("leaderTemplate").value is not None else worker
     if groups * size > MOST_REPLICAS:
         raise NotPlain(f"{groups * size:,} pods are more than {MOST_REPLICAS:,}")
-    leaders = leader.pods("", groups)
+    leaders = replace(leader.pods("", groups), in_group=1, group_size=size)
     if size < 2:
         return Expanded((leaders,))
-    return Expanded((leaders, worker.pods("worker", groups * (size - 1))))
+    workers = worker.pods("worker", groups * (size - 1))
+    return Expanded((leaders, replace(workers, in_group=size - 1, group_size=size)))
 
 
 def _ray_cluster(*path: str) -> Callable[[_At], Expanded]:

@@ -14,14 +14,21 @@ import msgspec
 
 from dovetail.kube.files.custom_workloads import TEMPLATES_ONLY, Expanded, NotPlain, expanded, makes_pods, template_in
 from dovetail.kube.files.documents import Document
-from dovetail.kube.files.known_fields import check, check_object, check_pod_group, table
+from dovetail.kube.files.known_fields import check, check_object, check_pod_group, check_spec, table
 from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.budgets import PodDisruptionBudget
+from dovetail.kube.objects.domain_objects import TOPOLOGY_KINDS, TOPOLOGY_KINDS_WITHOUT_NAMESPACE
+from dovetail.kube.objects.gangs import JOB_SET_GROUP, KUBERNETES, JobSet, KubernetesWorkload, PodGroup
 from dovetail.kube.objects.pools import API_VERSION, Cluster
 from dovetail.kube.objects.problems import Problems, printable
+from dovetail.kube.objects.queues import KAI_GROUP, KOORDINATOR, QUEUE_KINDS, SCHEDULER_PLUGINS, VOLCANO_GROUP
+from dovetail.kube.objects.topologies import TOPOLOGY_GROUP, NodeResourceTopology
 from dovetail.kube.objects.volumes import STORAGE_GROUP, VOLUME_KINDS, VOLUME_KINDS_WITHOUT_NAMESPACE
 
 T = TypeVar("T")
-POD_GROUP_API_GROUPS = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.k8s.io", "scheduling.volcano.sh")
+POD_GROUP_API_GROUPS = (SCHEDULER_PLUGINS, KOORDINATOR, KUBERNETES, VOLCANO_GROUP, KAI_GROUP)
+# Kinds of operators that also describe a gang, and the type in which they do.
+DESCRIBE_GANGS: dict[tuple[str, str], type[JobSet]] = {(JOB_SET_GROUP, "JobSet"): JobSet}
 
 # (API group, kind) -> type. A kind of the same name in another group is a different kind.
 TYPE_OF_KIND: dict[tuple[str, str], type[Any]] = {
@@ -32,14 +39,19 @@ TYPE_OF_KIND: dict[tuple[str, str], type[Any]] = {
     ("", "Namespace"): objects.Namespace,
     ("", "Service"): objects.Service,
     ("scheduling.k8s.io", "PriorityClass"): objects.PriorityClass,
+    ("policy", "PodDisruptionBudget"): PodDisruptionBudget,
+    (TOPOLOGY_GROUP, "NodeResourceTopology"): NodeResourceTopology,
     ("node.k8s.io", "RuntimeClass"): objects.RuntimeClass,
     ("", "ReplicationController"): objects.ReplicationController,
     ("dovetail.dev", "Cluster"): Cluster,
     ("batch", "Job"): objects.Workload,
     **{("apps", kind): objects.Workload for kind in ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")},
     **{("extensions", kind): objects.Workload for kind in ("Deployment", "ReplicaSet", "DaemonSet")},
-    **{(group, "PodGroup"): objects.PodGroup for group in POD_GROUP_API_GROUPS},
+    **{(group, "PodGroup"): PodGroup for group in POD_GROUP_API_GROUPS},
+    (KUBERNETES, "Workload"): KubernetesWorkload,
     **VOLUME_KINDS,
+    **QUEUE_KINDS,
+    **TOPOLOGY_KINDS,
 }
 GROUP_VERSIONS = {
     "": "v1",
@@ -49,7 +61,11 @@ GROUP_VERSIONS = {
     STORAGE_GROUP: f"{STORAGE_GROUP}/v1",
 }
 WITHOUT_NAMESPACE = frozenset(
-    {"Node", "Namespace", "PriorityClass", "RuntimeClass", "Cluster", *VOLUME_KINDS_WITHOUT_NAMESPACE}
+    {
+        *("Node", "Namespace", "PriorityClass", "RuntimeClass", "Cluster", "Queue", "NodeResourceTopology"),
+        *VOLUME_KINDS_WITHOUT_NAMESPACE,
+        *TOPOLOGY_KINDS_WITHOUT_NAMESPACE,
+    }
 )
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?\Z", re.ASCII)
 
@@ -77,6 +93,7 @@ class CustomWorkload:
     metadata: objects.Meta
     made: Expanded
     templates: tuple[objects.PodTemplate, ...]
+    gang: JobSet | None = None  # the object as it describes a gang; None = its kind does not
 
 
 class NotPlaced(NamedTuple):
@@ -127,9 +144,7 @@ def decode(documents: Iterable[Document], problems: Problems) -> Objects:
         if item is None:
             continue
         if known:
-            check_object(document.body, document.api_version, document.kind, item.where, problems)
-            if known is objects.PodGroup and document.group != "scheduling.k8s.io":
-                check_pod_group(document.body, item.where, problems)
+            _check_fields(document, item, problems)
         if item.key in found:
             _complain_of_duplicate(item, document, found[item.key], problems)
         else:
@@ -143,9 +158,19 @@ def decode(documents: Iterable[Document], problems: Problems) -> Objects:
     return Objects(kinds, dict(sorted(ignored.items())), custom, tuple(sorted(set(not_placed))))
 
 
+def _check_fields(document: Document, item: Found, problems: Problems) -> None:
+    check_object(document.body, document.api_version, document.kind, item.where, problems)
+    if document.kind == "PodGroup" and document.group != "scheduling.k8s.io":
+        check_pod_group(document.body, item.where, problems)
+    elif (document.group, document.kind) in (QUEUE_KINDS | TOPOLOGY_KINDS):
+        check_spec(document.body, item.value.spec, item.where, problems)
+
+
 def _why_not_placed(document: Document) -> str:
     """Why the pods of an object of another kind cannot be planned; "" = it creates none, or they can."""
     key = (document.group, document.kind)
+    if document.reduced:
+        return ""
     if makes_pods(*key):
         try:
             expanded(*key, document.body)
@@ -170,6 +195,10 @@ def _custom(document: Document, generated: str, problems: Problems) -> Found | N
     item = _found(document, objects.Named, generated, problems)
     if item is None:
         return None
+    form = DESCRIBE_GANGS.get((document.group, document.kind))
+    gang = convert(document.body, form, item.where, problems) if form is not None else None
+    if document.reduced:  # its pods exist
+        return replace(item, value=CustomWorkload(item.value.metadata, Expanded(), (), gang))
     made = expanded(document.group, document.kind, document.body)
     templates = []
     for one in made.sets:
@@ -179,7 +208,7 @@ def _custom(document: Document, generated: str, problems: Problems) -> Found | N
         if not item.value.metadata.uid:
             _check_template(one.path, one.template, item.where, problems)
         templates.append(template)
-    return replace(item, value=CustomWorkload(item.value.metadata, made, tuple(templates)))
+    return replace(item, value=CustomWorkload(item.value.metadata, made, tuple(templates), gang))
 
 
 def _check_template(path: str, template: Mapping[str, Any], where: str, problems: Problems) -> None:

@@ -5,9 +5,11 @@ The meaning of objects is not known here. Hostile input (alias bombs, deep nesti
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
@@ -19,7 +21,7 @@ from dovetail.kube.files import block_text, yaml_text
 from dovetail.kube.files.visible_bodies import visible_body
 from dovetail.kube.objects.problems import Problems, printable
 
-MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
+MANIFEST_SUFFIXES = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz", ".json.gz")
 MOST_BROKEN = 20  # documents of one file that are reported
 
 
@@ -31,6 +33,7 @@ class Document:
     kind: str
     api_version: str
     body: dict[str, Any]
+    reduced: bool = False  # of a cluster: only the fields that we read, and workloads without their templates
 
     @property
     def where(self) -> str:
@@ -150,13 +153,14 @@ def _unreadable(error: OSError, problems: Problems) -> None:
 
 def _decoded(source: str, stream: IO[bytes], problems: Problems) -> Iterator[tuple[str, str]]:
     try:
-        raw = files.read_at_most(stream, files.max_bytes(files.MAX_MANIFEST_BYTES))
+        plain: IO[bytes] = gzip.GzipFile(fileobj=stream) if source.lower().endswith(".gz") else stream  # type: ignore[assignment]
+        raw = files.read_at_most(plain, files.max_bytes(files.MAX_MANIFEST_BYTES))
         text = raw.decode("utf-8-sig")
         del raw  # free it while the text is parsed
     except files.TooLarge as error:
         problems.fatal(source, "", f"cannot be read: {error.strerror}; {error.advice}")
-    except OSError as error:
-        problems.fatal(source, "", f"cannot be read: {error.strerror or error}")
+    except (OSError, EOFError, zlib.error) as error:
+        problems.fatal(source, "", f"cannot be read: {getattr(error, 'strerror', None) or error}")
     except UnicodeDecodeError as error:
         problems.fatal(source, "", f"is not UTF-8 (byte {error.start}); save it as UTF-8")
     else:
@@ -173,11 +177,11 @@ class _Raw(NamedTuple):
 def _bodies(source: str, text: str, problems: Problems) -> Iterator[_Raw]:
     if text.lstrip()[:1] in ("{", "["):
         try:
-            is_printable = _is_printable_json(text)
-            yield from [_Raw(body, is_printable) for body in _json_bodies(text)]
+            plain = is_printable(text)
+            yield from [_Raw(body, plain) for body in _json_bodies(text)]
             return
         except json.JSONDecodeError as error:
-            if source.lower().endswith(".json"):
+            if source.lower().removesuffix(".gz").endswith(".json"):
                 problems.fatal(source, "", f"is not valid JSON: {error}")
                 return
             # a YAML flow mapping also starts with a brace
@@ -197,8 +201,8 @@ _PRINTABLE = bytes(range(ord(" "), ord("~") + 1)) + b"\n"
 _ESCAPE = re.compile(r'\\[^"\\/]')  # an escape that may stand for a control character
 
 
-def _is_printable_json(text: str) -> bool:
-    """Whether no text in it contains a control character: line breaks occur between values only."""
+def is_printable(text: str) -> bool:
+    """Whether no text of this JSON contains a control character: line breaks occur between values only."""
     return text.isascii() and not text.encode().translate(None, _PRINTABLE) and _ESCAPE.search(text) is None
 
 

@@ -26,6 +26,7 @@ SIMILAR_FIELDS = 0.75  # of two names, by difflib
 OWN_FIELDS = {"nodes": "Pool", "gpus": "Gpus"}  # fields of the cluster file that contain types of ours
 OWN_TYPES = frozenset(("Cluster", *OWN_FIELDS.values()))
 POD_GROUP_FIELDS = frozenset(("minMember", "minTaskMember", "minResources"))  # of scheduler-plugins' and Volcano's
+OLDER_POD_FIELDS = {"workloadRef": ""}  # of Kubernetes 1.35, which 1.36 does not have
 DEEPEST_GUESS = 3  # `spec.template.spec` below the wrong field
 
 Fields = Mapping[str, str]  # field -> its type; "" = text, a number, a map of the user's own
@@ -41,6 +42,7 @@ class Table(NamedTuple):
 def table() -> Table:
     raw = msgspec.json.decode(resources.files("dovetail.kube.files").joinpath("fields.json").read_bytes())
     types = {name: dict(_pair(word) for word in row.split()) for name, row in raw["types"].items()}
+    types["PodSpec"].update(OLDER_POD_FIELDS)
     kinds = {**raw["kinds"], f"{API_VERSION} Cluster": "Cluster"}
     return Table(frozenset(_group_and_kind(one) for one in raw["builtin"]), kinds, {**types, **_own_types()})
 
@@ -87,6 +89,18 @@ def check_pod_group(body: Mapping[str, Any], where: str, problems: Problems) -> 
         if isinstance(key, str) and key not in POD_GROUP_FIELDS and similar(key, {"minMember": ""}):
             message = "is no field of a PodGroup, so that the group has no minimum; did you mean minMember?"
             problems.mistake(where, f"spec.{printable(key)}", message)
+
+
+def check_spec(body: Mapping[str, Any], spec: msgspec.Struct, where: str, problems: Problems) -> None:
+    """Report misspelt fields of a custom resource's spec: only names that resemble the ones we read."""
+    known = {one.encode_name: "" for one in msgspec.structs.fields(spec)}
+    given = body.get("spec")
+    if not isinstance(given, Mapping):
+        return
+    for key in islice(given, MOST_UNKNOWN):
+        likely = similar(key, known) if isinstance(key, str) and key not in known else ""
+        if likely and likely not in given:
+            problems.mistake(where, f"spec.{printable(key)}", f"is not read; did you mean {likely}?")
 
 
 def check(body: Any, type_name: str, path: str, where: str, problems: Problems) -> None:

@@ -45,8 +45,7 @@ class Arrivals:
         self._name_of.update((pod.uid, group.name) for pod in group.pods)
         self._orders[group.name] = order
         if before != order:  # else its entry in the line is still valid
-            namespace = group.title.partition("/")[0]
-            line = self._lines.setdefault(order[:RANK], {}).setdefault(namespace, [])
+            line = self._lines.setdefault(order[:RANK], {}).setdefault(group.namespace, [])
             heapq.heappush(line, (order, group.name))
 
     def leave(self, uid: str) -> Group | None:
@@ -71,12 +70,20 @@ class Arrivals:
             _, name = heapq.heappop(line)
             if line:
                 lines[namespace] = line  # move it behind the others
-            group = self._groups.pop(name)
-            del self._orders[name]
-            for pod in group.pods:
-                self._name_of.pop(pod.uid, None)
-            return group
+            return self._take_out(name)
         return None
+
+    def take(self, uid: str) -> Group | None:
+        """Take out the group that the pod is in, before its turn."""
+        name = self.name_of(uid)
+        return self._take_out(name) if name in self._groups else None
+
+    def _take_out(self, name: str) -> Group:
+        group = self._groups.pop(name)
+        del self._orders[name]
+        for pod in group.pods:
+            self._name_of.pop(pod.uid, None)
+        return group
 
     def _next(self, lines: dict[str, Line]) -> str | None:
         """The namespace whose first group comes next. Lines that turn out to be empty are dropped."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from dovetail.kube.conversion.amounts import amount
+from dovetail.kube.conversion.amounts import amount, within_priorities
 from dovetail.kube.conversion.assigned import recorded_shares
+from dovetail.kube.conversion.plugins import with_plugin_records
 from dovetail.kube.conversion.vendors import DEFAULT_VENDORS, Vendors
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problems
@@ -31,7 +32,14 @@ def bare_pod(source: objects.Pod, vendors: Vendors = DEFAULT_VENDORS) -> Pod:
                 resources[key] = resources.get(key, 0) + (amount(key, asked) if asked is not None else 0)
     containers = tuple(Container(one.name, asks=tuple(_asks(one, vendors))) for one in source.spec.containers)
     scheduler = source.spec.scheduler_name
-    return Pod(meta.namespace, meta.name, meta.uid, resources, containers=containers, scheduler=scheduler)
+    priority = within_priorities(source.spec.priority or 0)  # pods of a lower priority must not take its place
+    return Pod(
+        *(meta.namespace, meta.name, meta.uid, resources),
+        containers=containers,
+        scheduler=scheduler,
+        priority=priority,
+        leaving=bool(meta.deletion_timestamp),
+    )
 
 
 def bare_running(source: objects.Pod, known: Pod | None, vendors: Vendors = DEFAULT_VENDORS) -> RunningPod:
@@ -39,13 +47,16 @@ def bare_running(source: objects.Pod, known: Pod | None, vendors: Vendors = DEFA
     pod = known if known is not None else bare_pod(source, vendors)
     shares = None
     with suppress(Exception):
-        shares = recorded_shares(pod, source.metadata.annotations, vendors, pod.key, Problems())
+        notes = with_plugin_records(pod, source.spec.node_name, source.metadata.annotations, vendors)
+        shares = recorded_shares(pod, notes, vendors, pod.key, Problems())
     return RunningPod(pod, source.spec.node_name, shares, Trust.AMOUNTS_AS_ASKED)
 
 
 def _asks(container: objects.Container, vendors: Vendors) -> Iterator[DeviceAsk]:
     for row in vendors.rows:
-        asked = container.resources.limits.get(row.count)
+        asked = container.resources.limits.get(row.count) if row.count else None
+        if row.plugin and any(name in container.resources.limits for name in row.shares):
+            yield DeviceAsk(row.word, 1, memory_percent=100, compute_milli=WHOLE_CARD)
         if asked is None:
             continue
         with suppress(Exception):

@@ -102,6 +102,7 @@ class Binder:
         self._report, self._now, self._server, self._turn, self._world = report, now, server, turn, world
         self.gate = Gate(most)
         self.under_way: dict[str, asyncio.Task[None]] = {}  # by uid
+        self.sending: set[str] = set()  # uids of these binds: no outcome is certain before the server has answered
         self.writing = 0  # binds of `under_way` past the gate: their volumes are bound, and they hold the node's lock
         self.writes = 0  # writes sent, without events and conditions
         self.stamps = 0
@@ -146,11 +147,13 @@ class Binder:
 
     async def _until_known(self, bind: Bind, locked: bool, claimed: Claimed) -> Outcome:
         self.writing += 1
+        self.sending.add(bind.pod.uid)
         try:
             outcome, unsure = await self._send(bind, locked, claimed)
+            return outcome or await self._look(bind, unsure)
         finally:
             self.writing -= 1
-        return outcome or await self._look(bind, unsure)
+            self.sending.discard(bind.pod.uid)
 
     async def _send(self, bind: Bind, locked: bool, claimed: Claimed) -> tuple[Outcome | None, bool]:
         """Send until the server has decided. None: the pod must be read; True: one of our writes may still succeed."""

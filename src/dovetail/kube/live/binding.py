@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dovetail.kube.conversion.assigned import encode
+from dovetail.kube.conversion.plugin_amounts import Handout
+from dovetail.kube.conversion.plugins import PLUGINS
 from dovetail.kube.conversion.reading import NODE_LABEL
 from dovetail.kube.conversion.seals import NO_SEALS, SEAL, Seals
 from dovetail.kube.conversion.vendors import Vendors
 from dovetail.model.decision import Decision
 from dovetail.model.node import Enforcer, Node
-from dovetail.model.pod import Pod
+from dovetail.model.pod import ContainerKind, Pod
 
 ASSIGNED_TIME = "hami.io/vgpu-time"
 PHASE, BIND_TIME = "hami.io/bind-phase", "hami.io/bind-time"
@@ -57,7 +59,7 @@ def binding(
     # On a stock node, kubelet picks the card, and we do not know it.
     if decision.shares and node.enforcer is not Enforcer.STOCK:
         said |= cards(pod, decision, node, vendors, now, locked)
-        if labelled(node.name):
+        if NODE_LABEL in said and labelled(node.name):
             meta["labels"] = {NODE_LABEL: node.name}
     if decision.shares and seals:
         said[SEAL] = seals.seal(pod.uid, node.name, _allocated(said, vendors))
@@ -87,21 +89,24 @@ def labelled(node: str) -> bool:
 
 
 def cards(pod: Pod, decision: Decision, node: Node, vendors: Vendors, now: float, locked: bool) -> dict[str, str]:
-    """HAMi's annotations in HAMi's encoding: one pair of device strings for each vendor."""
-    seconds = str(int(now))
-    result = {
-        NODE_LABEL: node.name,
-        ASSIGNED_TIME: seconds,
-        PHASE: ALLOCATING if locked else SUCCESS,
-        BIND_TIME: seconds,
-    }
+    """HAMi's annotations in HAMi's encoding: one pair of device strings for each vendor.
+
+    For the plugins of other systems, the annotations that they read, and our record.
+    """
     maker = {device.uuid: device.vendor for device in node.devices}
     if strange := [share.uuid for share in decision.shares if share.uuid not in maker]:
         raise UnknownCard(f"node {node.name} does not register card {strange[0]}")
-    for word in {maker[share.uuid]: None for share in decision.shares}:
-        vendor = vendors.by_word[word]
-        if vendor.allocated:
-            shares = [share for share in decision.shares if maker[share.uuid] == word]
-            text = encode(shares, len(pod.containers), word)
-            result[vendor.to_allocate] = result[vendor.allocated] = text
+    given = [vendors.by_word[word] for word in {maker[share.uuid]: None for share in decision.shares}]
+    result = {}
+    if not all(vendor.plugin for vendor in given):
+        seconds, phase = str(int(now)), ALLOCATING if locked else SUCCESS
+        result = {NODE_LABEL: node.name, ASSIGNED_TIME: seconds, PHASE: phase, BIND_TIME: seconds}
+    for vendor in given:
+        shares = tuple(share for share in decision.shares if maker[share.uuid] == vendor.word)
+        text = encode(shares, len(pod.containers), vendor.word)
+        result.update((name, text) for name in (vendor.to_allocate, vendor.allocated) if name and vendor.allocated)
+        if vendor.plugin:
+            before = sum(1 for container in pod.containers if container.kind is not ContainerKind.APP)
+            handout = Handout(shares, node, vendor, before, int(now * 1_000_000_000))
+            result.update(PLUGINS[vendor.plugin].notes_for(handout))
     return result

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dovetail.engine.gangs.planner import is_incomplete
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.why.gathering import gathered, incomplete, waits_singly
 from dovetail.kube.conversion.groups import Standing, group_name
@@ -70,7 +71,7 @@ class GangReasons:
 
     def condition(self, group: Group, mirror: Mirror, condense: Condense) -> ScheduledCondition | None:
         """One condition for all members; None if they fit now or wait singly."""
-        if group.members < group.minimum:
+        if is_incomplete(group):
             if len(mirror.gangs.members(group.name)) > len(group.pods):
                 return None  # the others pause after a refused bind, and their conditions say so
             return ScheduledCondition(condition_reason(Reason.GROUP_INCOMPLETE), cut(f"{incomplete(group)}."))
@@ -78,8 +79,10 @@ class GangReasons:
             return None
         with gathered(self._scheduler, group) as gathering:
             pod = gathering.left_out
-            if pod is None or gathering.fit >= group.needed:
+            if group.is_plain and (pod is None or gathering.fit >= group.needed):
                 return None
+            if pod is None:
+                return ScheduledCondition(condition_reason(Reason.GROUP_NOT_PLACED), cut(f"{gathering.sentence}."))
             lacks = condense(pod, self._scheduler.reason(group, pod))
             if lacks is None:
                 return ScheduledCondition(condition_reason(Reason.GROUP_NOT_PLACED), cut(f"{gathering.sentence}."))

@@ -20,6 +20,7 @@ from dovetail.kube.api.errors import ApiError, Conflict, Forbidden, NotFound
 from dovetail.kube.api.retry import BACKOFF, REAL, Gate, World
 from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
 from dovetail.kube.conversion.settled import has_hami_plugin
+from dovetail.kube.live.deployed import remedy
 from dovetail.kube.live.election import either, only_while
 from dovetail.kube.live.times import to_second
 from dovetail.kube.log import ERROR, WARNING, Log
@@ -28,9 +29,8 @@ from dovetail.model.events import Bind
 from dovetail.model.pod import Pod
 
 LOCK = "hami.io/mutex.lock"
-OLD = 300.0  # seconds after which HAMi itself takes over a lock
+OLD = 300.0  # seconds after which HAMi itself takes over a lock, by default
 TELL_AFTER = 3.0  # seconds for which a bind waits for a lock before its pod reports it
-HAMI_LOCK_MANIFEST = "deploy/optional/hami-lock.yaml"  # the manifest with the right to write the lock
 _NODE = msgspec.json.Decoder(objects.Node)
 
 
@@ -67,10 +67,12 @@ class HamiLocks:
         # Called for a bind that waits long, with what it waits for.
         waits: Callable[[Bind, str], None] = lambda bind, text: None,
         setting: str = "auto",
+        old: float = OLD,
         world: World = REAL,
     ) -> None:
         self._api, self._exists, self._clears, self._now, self._log = api, exists, clears, now, log
         self._may_write, self._waits, self._setting, self._world = may_write, waits, setting, world
+        self._old = old
         self._gates: dict[str, _Gate] = {}
         self._held: dict[str, _Gate] = {}  # pod uid -> the gate that the pod has entered
 
@@ -206,8 +208,9 @@ class HamiLocks:
         """Wait until the plugin clears the lock, which it does when the cards are handed over."""
         since = self._world.now()
         while _is(gate.lock, pod) and not gate.closed and self._exists(pod.key):
-            if self._world.now() - since > OLD:
-                text = f"node {node}: HAMi's plugin has not taken over {pod.key} for {OLD:.0f} s; the lock is freed"
+            if self._world.now() - since > self._old:
+                since_when = f"for {self._old:.0f} s; the lock is freed"
+                text = f"node {node}: HAMi's plugin has not taken over {pod.key} {since_when}"
                 self._log(text, WARNING, pod=pod.key, node=node)
                 break
             gate.changed.clear()
@@ -252,7 +255,7 @@ class HamiLocks:
         except ValueError:
             return True
         namespace, _, name = holder.partition(",")
-        return age > OLD or (bool(name) and not self._clears(f"{namespace}/{name}", node))
+        return age > self._old or (bool(name) and not self._clears(f"{namespace}/{name}", node))
 
 
 def _is(lock: str, pod: Pod) -> bool:
@@ -261,5 +264,5 @@ def _is(lock: str, pod: Pod) -> bool:
 
 def _forbidden(node: str, error: Forbidden) -> str:
     """What right is missing, for the pod's condition: short, since conditions are cut."""
-    remedy = f": apply {HAMI_LOCK_MANIFEST}" if error.missing is not None else ""
-    return f"HAMi's device plugin on node {node} needs its lock, which may not be written{remedy}. {error.message}"
+    fix = f": {remedy('hami-lock')}" if error.missing is not None else ""
+    return f"HAMi's device plugin on node {node} needs its lock, which may not be written{fix}. {error.message}"

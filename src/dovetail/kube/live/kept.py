@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
+from dovetail.engine.ledger.remembered import size_of
+
 Value = TypeVar("Value")
-OVERHEAD = 4096  # bytes added for each entry to those of its source: a pod's request as Python objects
+OVERHEAD = 256  # bytes of an entry beside its value: the digest, and its place in the table
 
 
 class Kept(Generic[Value]):
@@ -30,9 +32,9 @@ class Kept(Generic[Value]):
             self._values[key] = self._values.pop(key)
         return found[0]
 
-    def put(self, key: bytes, value: Value, size: int) -> None:
-        """Keep a value. `size`: bytes of its source. A value beyond a sixteenth of the capacity is not kept."""
-        size += OVERHEAD
+    def put(self, key: bytes, value: Value) -> None:
+        """Keep a value. A value beyond a sixteenth of the capacity is not kept."""
+        size = size_of(value) + OVERHEAD
         if size > self._most // 16:
             return
         self._drop(key)

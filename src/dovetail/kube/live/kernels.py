@@ -1,14 +1,15 @@
 """Which policies are compiled, and what happens to pods whose policies are not: the work is bounded for any choice.
 
-The loop never compiles. Up to FEW_NODES nodes, a kernel that is not compiled is interpreted, which takes milliseconds.
-On a larger cluster a decision could take a fifth of a second. There the pod waits until its kernel is compiled, and
-others continue. Pairs of policies beyond the limit, or that cannot be compiled, are interpreted there at a limited
-rate.
+The loop never compiles. Up to FEW_NODES nodes, a kernel that is not compiled is interpreted, which takes milliseconds;
+it is compiled only once it was used often. On a larger cluster a decision could take a fifth of a second. There the pod
+waits until its kernel is compiled, and others continue. Pairs of policies beyond the limit, or that cannot be compiled,
+are interpreted there at a limited rate.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -20,7 +21,9 @@ from dovetail.model.not_compiled import INTERPRETED_INSTEAD
 from dovetail.model.pod import Group, Profile
 
 FEW_NODES = 200  # up to here, an interpreted decision takes at most 5 ms
-MOST_PAIRS = 32  # compiled in one process: each takes some 10 s of a core, and about 10 MB that are not freed
+WORTH_COMPILING = 100  # decisions on a small cluster; fewer cost less time than compiling, and no memory for good
+MAX_COUNTED_PAIRS = 1_024  # pairs whose decisions are counted; beyond, all counts begin anew
+MOST_PAIRS = 32  # compiled in one process: each takes some 10 s of a core, and about 2.5 MiB that are not freed
 INTERPRETED_PAUSE = 1.0  # seconds between two interpreted decisions on a larger cluster
 MOST_ADMITTED = 8  # turns kept for groups that arrive late; a deleted group leaves its turn unused
 
@@ -50,6 +53,7 @@ class Kernels:
         self.counts = KernelCounts()
         self._ready: set[Pair] = set()
         self._interpreted: set[Pair] = set()  # until the process ends
+        self._decided = Counter[Pair]()  # decisions on a small cluster by pairs that are neither ready nor requested
         self._works: bool | None = None if make is not None else False  # None = not known yet
         self._queue: dict[Pair, None] = {}  # requested, in order
         self._first: Sequence[Pair] = ()  # those of the configuration, made together
@@ -75,7 +79,8 @@ class Kernels:
         slow: Pair | None = None
         for profile in {(pod.profile.node, pod.profile.device): pod.profile for pod in group.pods}.values():
             pair = pair_of(profile)
-            if self._may_run(pair, profile) or nodes <= FEW_NODES:
+            few = nodes <= FEW_NODES
+            if self._may_run(pair, profile, few) or few:
                 continue
             if pair not in self._interpreted:
                 self._parked.setdefault(pair, {})[group.name] = again
@@ -83,19 +88,30 @@ class Kernels:
             slow = pair
         return self._wait_for_turn(slow, group.name, again) if slow is not None else ""
 
-    def _may_run(self, pair: Pair, profile: Profile) -> bool:
+    def _may_run(self, pair: Pair, profile: Profile, few: bool) -> bool:
         """Whether pods of this profile are decided at once on a cluster of any size.
 
-        Requests the kernel if it is neither compiled nor known to stay interpreted.
+        Requests the kernel if it is neither compiled nor known to stay interpreted; with `few` nodes, if it is used
+        often.
         """
         if self._scheduler.is_compiled(profile) or self._works is False:
             return True
         if pair in self._ready:
             self._scheduler.use_compiled(profile)
             return True
-        if pair not in self._interpreted and pair not in self._queue:
+        if pair not in self._interpreted and pair not in self._queue and (not few or self._is_used_often(pair)):
             self._want(pair)
         return False
+
+    def _is_used_often(self, pair: Pair) -> bool:
+        """Count one more decision on a small cluster. True: so many were made that compiling is worth its cost."""
+        if len(self._decided) >= MAX_COUNTED_PAIRS and pair not in self._decided:
+            self._decided.clear()
+        self._decided[pair] += 1
+        if self._decided[pair] < WORTH_COMPILING:
+            return False
+        del self._decided[pair]
+        return True
 
     def _want(self, pair: Pair) -> None:
         if len(self._ready) + len(self._queue) >= max(self._most, len(self._first)):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dovetail.kube.live.driver import Driver
 
 AUDIT_SECONDS = 60.0  # between two rounds
+MAX_AUDIT_DELAY = 10.0  # seconds that a round waits for Bindings under way
 OVERDUE = 5  # intervals after which the audit runs even in a busy scheduler
 ROWS_A_SLICE = 128  # a slice then takes some 10 ms on 5,000 nodes with 30,000 pods
 PODS_A_SLICE = 400
@@ -39,15 +40,18 @@ class LedgerAudit:
 
     def demand(self) -> None:
         """Begin a round as soon as there is time: an event may have left the ledger wrong."""
-        self._demanded = True
+        self._demanded, self._due = True, min(self._due, self._driver.now())
 
     @property
     def is_due(self) -> bool:
-        return self._demanded or self._round is not None or self._driver.now() >= self._due
+        """Whether a slice is due now. While pods are being bound, it waits: the Bindings need the time more."""
+        is_late = self._driver.now() >= self._due + MAX_AUDIT_DELAY
+        due = self._demanded or self._round is not None or self._driver.now() >= self._due
+        return due and (is_late or not self._driver.binder.writing)
 
     @property
     def is_overdue(self) -> bool:
-        return self._driver.now() >= self._due + OVERDUE * self.seconds
+        return self._driver.now() >= self._due + OVERDUE * (self.seconds or AUDIT_SECONDS)
 
     def step(self) -> None:
         """Run one slice. The caller must have booked all events."""
@@ -59,7 +63,8 @@ class LedgerAudit:
             found = [_failed(error)]
         if found is None:
             self.rounds += 1
-            self._round, self._due = None, self._driver.now() + (self.seconds or float("inf"))
+            wait = 0.0 if self._demanded else self.seconds or float("inf")
+            self._round, self._due = None, self._driver.now() + wait
         elif not self._stuck.issuperset(found):
             self._put_right(found)
 

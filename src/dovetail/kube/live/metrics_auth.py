@@ -16,12 +16,12 @@ import msgspec
 
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError
+from dovetail.kube.live.deployed import remedy
 from dovetail.kube.live.port import PortAnswer, PortRequest, Serve
 from dovetail.kube.log import WARNING, Log
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-METRICS_AUTH_MANIFEST = "deploy/optional/metrics-auth.yaml"  # the manifest with the right to create reviews
 SECONDS_GRANTED, SECONDS_REFUSED = 60.0, 10.0  # seconds for which an answer is kept
 MAX_KEPT_ANSWERS = 128
 MAX_UNKNOWN_PER_SECOND = 5  # tokens that were not granted before
@@ -91,7 +91,7 @@ class Reviews:
             refusal = await self._ask(token, asked.path)
         except (ApiError, msgspec.MsgspecError) as error:
             said = error.message if isinstance(error, ApiError) else str(error)
-            self._log(f"--metrics-auth: {said}; {METRICS_AUTH_MANIFEST} has the rights that it needs", WARNING)
+            self._log(f"--metrics-auth: {said}; the rights that it needs: {remedy('metrics-auth')}", WARNING)
             return PortAnswer("the API server cannot be asked who reads; see the scheduler's log", 503)
         self._keep(key, refusal, now)
         return refusal

@@ -1,4 +1,6 @@
-"""Turns what the API server reports of pods and nodes into events, only where something differs from before.
+"""Turns what the API server reports of pods into events, only where something differs from before.
+
+Nodes, namespaces and PodGroups have mirrors of their own, which this one holds.
 
 The API server is the source of truth; the ledger follows it. A pod is identified by its UID: a later pod of the same
 name is another pod.
@@ -10,31 +12,29 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from dovetail.kube.api.typed import is_older
-from dovetail.kube.api.watch import Changed, Deleted, Event, NotServed, Replaced
+from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
 from dovetail.kube.conversion.gangs import Gangs
-from dovetail.kube.conversion.groups import GroupName, Standing
+from dovetail.kube.conversion.groups import Standing
+from dovetail.kube.conversion.hyper_nodes import HyperNodes
 from dovetail.kube.conversion.reading import TERMINAL
-from dovetail.kube.conversion.settling import SETTLE_SECONDS, Settling, oldest_first, refuses_new_pods
-from dovetail.kube.live.known import Known, Stand
+from dovetail.kube.conversion.settling import SETTLE_SECONDS, Settling
+from dovetail.kube.live.gang_past import GangPast, ended_at
+from dovetail.kube.live.group_facts import GroupFactsMirror
+from dovetail.kube.live.known import Known, Stand, condition_of
 from dovetail.kube.live.namespaces import Namespaces
+from dovetail.kube.live.node_mirror import NodeMirror
 from dovetail.kube.live.patience import is_refusal
+from dovetail.kube.live.pod_group_mirror import PodGroupMirror
+from dovetail.kube.live.pod_group_objects import PodGroupObjects
+from dovetail.kube.live.priority_classes import PriorityClassMirror
 from dovetail.kube.live.reader import EPOCH, PodReader, Reading
 from dovetail.kube.live.set_aside import Fault
 from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.gangs import GangObject
 from dovetail.kube.objects.problems import Problem
-from dovetail.model.events import (
-    Event as Happening,
-)
-from dovetail.model.events import (
-    GroupArrived,
-    NamespaceChanged,
-    NodeChanged,
-    NodeGone,
-    PodGone,
-    PodNominated,
-    PodObserved,
-)
-from dovetail.model.node import Node
+from dovetail.model.events import Event as Happening
+from dovetail.model.events import GangChanged, GroupArrived, NamespaceChanged, PodGone, PodNominated, PodObserved
+from dovetail.model.gang import Role
 from dovetail.model.pod import Group, Pod
 
 MOST_GONE = 20_000  # UIDs remembered of pods that are gone
@@ -52,22 +52,36 @@ class Mirror:
     ) -> None:
         self._reader, self._clock = reader, clock
         self.pods: dict[str, Known] = {}  # by uid
-        self.nodes: dict[str, Node] = {}
-        self._gists: dict[str, bytes] = {}  # by name: a digest of what the node last reported
         self._settling = Settling(clock, settle_seconds)
+        self._priority_classes = PriorityClassMirror(reader.tolerances)
+        self._nodes = NodeMirror(reader, self._settling, clock, self._complain, self._set_aside)
+        self.nodes = self._nodes.nodes  # by name
         self.records_changed = 0  # how often another client changed the card record of a running pod
         self.is_being_bound: Callable[[str], bool] = lambda uid: False  # whether one of our Bindings is under way
+        self.is_being_nominated: Callable[[str], bool] = lambda uid: False  # likewise: a nomination that we write
         self.namespaces = Namespaces()
+        self.topology = reader.topology  # levels of the configuration
         self.gangs = gangs or Gangs()
+        self.pod_groups, self.past = PodGroupObjects(), GangPast()
+        self._pod_groups = PodGroupMirror(self.gangs, self._set_aside, self._complain)
+        self._group_facts = GroupFactsMirror(reader.group_facts)
         self._uid_of: dict[str, str] = {}  # namespace/name -> uid, of all pods that are not finished
         self._listed = False  # True = pods that newly appear with a node were not bound by us
         self._gone: OrderedDict[str, None] = OrderedDict()  # UIDs of deleted pods; answers about them may come late
+        self._finished_in: dict[str, str] = {}  # uid of a finished pod that exists -> its gang
         self.problems: list[Problem] = []  # not reported yet; the code that reports them empties the list
         self.remarks: list[tuple[Pod, tuple[Problem, ...]]] = []  # about waiting pods; emptied likewise
         self.reports: list[tuple[Pod, str, str]] = []  # pods whose record is false: reason and text; emptied likewise
         self.failures: list[objects.Pod] = []  # pods that kubelet refused; emptied likewise
         self.faults: list[Fault] = []  # objects that could not be read; emptied likewise
+        self._minimums: dict[str, tuple[int, tuple[Role, ...]]] = {}  # gang -> its own and its roles', as last reported
         self.stamped: list[str] = []  # uids of waiting pods with a new epoch annotation; emptied likewise
+
+    def _complain(self, problems: Iterable[Problem]) -> None:
+        self.problems += problems
+
+    def _set_aside(self, fault: Fault) -> None:
+        self.faults.append(fault)
 
     # ---- pods ---------------------------------------------------------------------------------------------------
 
@@ -78,6 +92,7 @@ class Mirror:
                 if not self._is_past(event.object):
                     happened += self._heard(event.object)
             elif isinstance(event, Deleted):
+                self.past.deleted(event.ref.uid, self._finished_in.pop(event.ref.uid, ""))
                 happened += self._deleted(f"{event.ref.namespace}/{event.ref.name}", event.ref.uid)
             elif isinstance(event, Replaced):
                 happened += self._all_pods(event)
@@ -85,7 +100,7 @@ class Mirror:
 
     def _gathered(self) -> list[Happening]:
         """Gangs whose members have changed: offered once each, after all other events."""
-        return [GroupArrived(self._clock(), group) for group in self.gangs.take_touched()]
+        return self._regrouped(self.gangs.take_touched())
 
     def hear_pod(self, source: objects.Pod) -> list[Happening]:
         """Events from a pod in the answer to a request.
@@ -125,6 +140,7 @@ class Mirror:
             held = self._reader.bare(source, known.pod if known is not None else None)
             self._note(uid, Known(key, Stand.HOLDS, version, held.running.pod, held))
             self.gangs.forget(uid)
+            self.gangs.holds(held.running.pod)
             yield PodObserved(self._clock(), held.running)
 
     def _hear(self, source: objects.Pod) -> Iterator[Happening]:
@@ -166,11 +182,18 @@ class Mirror:
         if self.waits(uid):
             self.pods[uid].rests = True
 
-    def wrote(self, uid: str, version: str, stamp: str, condition: tuple[str, str]) -> None:
-        """Note the pod as our own write left it. Another scheduler may have written its epoch before that write."""
+    def wrote(
+        self, uid: str, version: str, stamp: str, condition: tuple[str, str] | None, node: str | None = None
+    ) -> None:
+        """Note the pod as our own write left it. Another scheduler may have written its epoch before that write.
+
+        `condition`, `node` (the nominated one): None = the write left it as it was.
+        """
         known = self.pods.get(uid)
         if known is not None and known.stand is Stand.WAITS and version:
-            known.version, known.condition = version, condition
+            known.version = version
+            known.condition = known.condition if condition is None else condition
+            known.node = known.node if node is None else node
             self._note_stamp(uid, stamp)
 
     def _note_stamp(self, uid: str, stamp: str) -> None:
@@ -225,9 +248,15 @@ class Mirror:
         there = {source.metadata.uid for source in event.items} | {each.ref.uid for each in event.unreadable}
         for key, uid in [(key, uid) for key, uid in self._uid_of.items() if uid not in there]:
             yield from self._deleted(key, uid)
+        for uid in [uid for uid in self._finished_in if uid not in there]:
+            self.past.deleted(uid, self._finished_in.pop(uid))
+        seen = self.pods.keys() | self._finished_in.keys()
         for source in event.items:
             if event.rewound or not self._is_past(source):  # the answer to one of our writes may be newer than the list
                 yield from self._heard(source)
+        unseen = (one for one in event.items if one.status.phase == "Succeeded" and one.metadata.uid not in seen)
+        ended = ((self._finished_in.get(one.metadata.uid, ""), ended_at(one.status)) for one in unseen)
+        self.past.leave_out_earlier_runs(ended, (known.pod for known in self.pods.values()))
         self._listed = True
 
     def _waits(self, key: str, source: objects.Pod) -> Iterator[Happening]:
@@ -240,23 +269,25 @@ class Mirror:
         before = known.node if known is not None else ""
         is_news = known is None or known.stand is not Stand.WAITS or (known.again and not known.rests)
         if known is not None and not is_news and known.pod == reading.pod:
-            known.version, known.condition, known.node = source.metadata.resource_version, _condition(source), node
+            known.version, known.condition, known.node = source.metadata.resource_version, condition_of(source), node
             known.claimed = self._reader.claimed(source)
             self._note_stamp(uid, source.metadata.annotations.get(EPOCH, ""))
-            if node != before:
+            if node != before and not self.is_being_nominated(uid):  # else the engine knows better
                 yield PodNominated(self._clock(), reading.pod, node)
             return
         self.problems += reading.problems
         if known is not None and known.stand is Stand.HOLDS:  # a server restored from a backup has never bound it
             yield PodGone(self._clock(), uid)
         self._note_unplaced(key, source, Stand.WAITS, reading.pod)
+        if self.is_being_nominated(uid):
+            node = before = ""  # the engine has chosen the node, with cards
         yield from self._offer(reading.pod, node, before)
 
     def _note_unplaced(self, key: str, source: objects.Pod, stand: Stand, pod: Pod) -> None:
         known, claimed = self.pods.get(pod.uid), self._reader.claimed(source)
         version, node = source.metadata.resource_version, source.status.nominated_node_name
         self.namespaces.note_early(source)
-        self._note(pod.uid, Known(key, stand, version, pod, None, node, _condition(source), claimed=claimed))
+        self._note(pod.uid, Known(key, stand, version, pod, None, node, condition_of(source), claimed=claimed))
         if known is not None:
             self.pods[pod.uid].stamp, self.pods[pod.uid].doubt = known.stamp, known.doubt
         self._note_stamp(pod.uid, source.metadata.annotations.get(EPOCH, ""))
@@ -280,22 +311,35 @@ class Mirror:
         self._note_unplaced(key, source, Stand.LEFT, self._read(source).pod)
 
     def _holds(self, key: str, source: objects.Pod) -> Iterator[Happening]:
-        uid, version = source.metadata.uid, source.metadata.resource_version
-        known = self.pods.get(uid)
+        uid, version, runs = source.metadata.uid, source.metadata.resource_version, source.status.phase == "Running"
+        known, ends = self.pods.get(uid), bool(source.metadata.deletion_timestamp)
         before = known.held if known is not None else None
         asked, placed_itself = (known.pod, False) if known is not None else (None, self._listed)
         labels = self.namespaces.labels_of(source.metadata.namespace)
         held, problems = self._reader.running(source, asked, before, placed_itself, labels)
         self.problems += problems
-        self.records_changed += before is not None and held.trace not in (before.trace, held.origin)
+        self.records_changed += before is not None and held.changes > before.changes
         if held.report[0] and (before is None or before.report != held.report):
             self.reports.append((held.running.pod, *held.report))
         if known is not None and before is not None and before.running == held.running:
-            known.version, known.held = version, held
+            known.version, known.held, known.runs, known.ends = version, held, runs, ends
             return
-        self._note(uid, Known(key, Stand.HOLDS, version, held.running.pod, held))
+        rank = source.spec.priority_class_name
+        about = (key, Stand.HOLDS, version, held.running.pod, held)
+        self._note(uid, Known(*about, runs=runs, ends=ends, priority_class=rank))
         self.gangs.forget(uid)
+        self.gangs.holds(held.running.pod)
         yield PodObserved(self._clock(), held.running)
+
+    def hear_priority_classes(self, batch: Iterable[Event[objects.PriorityClass]]) -> list[Happening]:
+        """Events for running pods whose PriorityClass tolerates something else now."""
+        changed = self._priority_classes.hear(batch)
+        problems, self._priority_classes.problems = self._priority_classes.problems, []
+        self.problems += problems
+        concerned = [one for one in self.pods.values() if one.held is not None and one.priority_class in changed]
+        for known in concerned:
+            known.tolerates(self._reader.tolerances.get(known.priority_class))
+        return [PodObserved(self._clock(), one.running) for one in concerned if one.running is not None]
 
     def _promised(self, key: str, source: objects.Pod) -> Iterator[Happening]:
         pod, node = self._read(source).pod, source.status.nominated_node_name
@@ -308,10 +352,16 @@ class Mirror:
     def _finished(self, key: str, source: objects.Pod) -> Iterator[Happening]:
         if self.holds(source.metadata.uid) and self._reader.is_ours(source) and is_refusal(source.status):
             self.failures.append(source)
-        yield from self._deleted(key, source.metadata.uid)
+        succeeded = source.status.phase == "Succeeded"
+        if gang := self._reader.gang_of(source):
+            self.past.ended(gang, source.metadata.uid, succeeded)
+            self._finished_in[source.metadata.uid] = gang
+        yield from self._deleted(key, source.metadata.uid, succeeded)
 
-    def _deleted(self, key: str, uid: str) -> Iterator[Happening]:
+    def _deleted(self, key: str, uid: str, succeeded: bool = False) -> Iterator[Happening]:
         self._gone[uid] = None
+        if not succeeded and uid in self.pods and (gang := self.pods[uid].pod.group):
+            self.past.lost(gang, self._clock())
         if len(self._gone) > MOST_GONE:
             self._gone.popitem(last=False)
         yield from self._pod_gone(uid)
@@ -339,69 +389,20 @@ class Mirror:
             self._settling.pod_gone(known.held.running.node, known.held.recorded, known.held.proves)
         if self._uid_of.get(known.key) == uid:
             del self._uid_of[known.key]
-        self.gangs.forget(uid)
-        self.gangs.touch(known.pod.group)
+        self.gangs.gone(known.pod)
 
-    # ---- nodes and namespaces -----------------------------------------------------------------------------------
+    # ---- nodes, namespaces and PodGroups ------------------------------------------------------------------------
 
     def hear_nodes(self, batch: Iterable[Event[objects.Node]]) -> list[Happening]:
-        happened: list[Happening] = []
-        for event in batch:
-            if isinstance(event, Changed):
-                happened += self._heard_node(event.object)
-            elif isinstance(event, Deleted):
-                happened += self._node_gone(event.ref.name)
-            elif isinstance(event, Replaced):
-                there = {source.metadata.name for source in event.items} | {each.ref.name for each in event.unreadable}
-                for name in [name for name in self.nodes if name not in there]:
-                    happened += self._node_gone(name)
-                for source in oldest_first(event.items):
-                    happened += self._heard_node(source)
-        return happened + self.settled_by_now()
+        return self._nodes.hear(batch)
+
+    def relabel(self, hyper_nodes: HyperNodes) -> list[Happening]:
+        """Events for nodes whose HyperNodes differ now."""
+        return self._nodes.relabel(hyper_nodes)
 
     def settled_by_now(self) -> list[Happening]:
-        """Events for nodes that take pods with devices from now on, because a wait ended; or that no longer do."""
-        return [one for node in self._settling.settled_by_now() for one in self._node_is(node)]
-
-    def _heard_node(self, source: objects.Node) -> Iterator[Happening]:
-        """As `_node`. A node that cannot be read takes no new pods; its pods keep what they hold."""
-        try:
-            yield from self._node(source)
-        except Exception as error:
-            self.faults.append(Fault("Node", source.metadata.name, error))
-            yield from self._node_gone(source.metadata.name)
-
-    def _node(self, source: objects.Node) -> Iterator[Happening]:
-        """Events from one node.
-
-        A heartbeat, or an annotation written in another order, gives an equal node: no event.
-        """
-        gist = self._reader.gist(source)
-        if self._gists.get(source.metadata.name) == gist:
-            return
-        reading, created, problems = self._reader.node(source)
-        node = self._settling.node(reading, created)
-        self._gists[node.name] = gist
-        if node.unsettled == reading.node.unsettled and self.nodes.get(node.name) != node:
-            self.problems += problems  # other problems follow from what the node waits for
-        yield from self._node_is(node)
-
-    def _node_is(self, node: Node) -> Iterator[Happening]:
-        before = self.nodes.get(node.name)
-        if before == node:
-            return
-        self.nodes[node.name] = node
-        if node.unsettled != (before.unsettled if before is not None else ""):
-            again = "takes GPU pods again; running pods keep their cards"
-            text = refuses_new_pods(node) if node.unsettled else again
-            self.problems.append(Problem("warning", f"Node {node.name}", "", text))
-        yield NodeChanged(self._clock(), node)
-
-    def _node_gone(self, name: str) -> Iterator[Happening]:
-        self._gists.pop(name, None)
-        self._settling.node_gone(name)
-        if self.nodes.pop(name, None) is not None:
-            yield NodeGone(self._clock(), name)
+        """See NodeMirror.settled_by_now."""
+        return self._nodes.settled_by_now()
 
     def hear_namespaces(self, batch: Iterable[Event[objects.Namespace]]) -> list[Happening]:
         changed, ending, ended = self.namespaces.hear(batch)
@@ -430,7 +431,7 @@ class Mirror:
 
     def hear_pod_groups(
         self,
-        batch: Iterable[Event[objects.PodGroup]],
+        batch: Iterable[Event[GangObject]],
         api_group: str,
         version: str = "",
         listed: Standing = Standing.LISTED,
@@ -439,46 +440,29 @@ class Mirror:
 
         `listed`: the kind's state after a list.
         """
-        keys: list[str] = []
-        for event in batch:
-            if isinstance(event, Deleted):
-                keys += self.gangs.drop_group(GroupName(api_group, event.ref.namespace, event.ref.name), version)
-            elif isinstance(event, Replaced):
-                refs = [(one.metadata.namespace, one.metadata.name) for one in event.items]
-                refs += [(one.ref.namespace, one.ref.name) for one in event.unreadable]
-                keys += self.gangs.keep_groups(api_group, [GroupName(api_group, *ref) for ref in refs], version)
-                for source in event.items:
-                    keys += self._pod_group(api_group, source, version)
-                keys += self.gangs.stand(api_group, version, listed)
-            elif isinstance(event, NotServed):
-                keys += self.gangs.set_groups(api_group, (), version)
-                keys += self.gangs.stand(api_group, version, Standing.NOT_SERVED)
-            elif isinstance(event, Changed):
-                keys += self._pod_group(api_group, event.object, version)
-        return self._regrouped(keys)
-
-    def _pod_group(self, api_group: str, source: objects.PodGroup, version: str) -> list[str]:
-        """Take in one PodGroup. One that cannot be read keeps its previous form."""
-        try:
-            return self.gangs.hear_group(api_group, source, version)
-        except Exception as error:
-            name = f"{source.metadata.namespace}/{source.metadata.name}"
-            self.faults.append(Fault("PodGroup", name, error))
-            return []
+        batch = list(batch)
+        self.pod_groups.hear(batch, api_group, version)
+        changed = self._group_facts.hear(batch, api_group)
+        keys = self._pod_groups.hear(batch, api_group, version, listed)
+        moved = self._group_facts.apply(changed, self.pods.values(), self.gangs)
+        happened = [PodObserved(self._clock(), one.running) for one in moved if one.running is not None]
+        return [*happened, *self._regrouped([*keys, *changed, *self.gangs.take_touched()])]
 
     def pod_groups_stand(self, api_group: str, version: str, standing: Standing) -> list[Happening]:
         """Note whether the watch of a kind of PodGroup is open."""
         return self._regrouped(self.gangs.stand(api_group, version, standing))
 
     def _regrouped(self, keys: Iterable[str]) -> list[Happening]:
-        """Offer members again that waited alone or in another group, in their present group."""
-        groups = [group for key in dict.fromkeys(keys) for group in self.gangs.groups(key)]
-        return [GroupArrived(self._clock(), group) for group in groups]
-
-
-def _condition(source: objects.Pod) -> tuple[str, str]:
-    """The pod's own PodScheduled condition: reason and message."""
-    for condition in source.status.conditions:
-        if condition.type == "PodScheduled" and condition.status == "False":
-            return condition.reason, condition.message
-    return "", ""
+        """Report new minimums, and offer members in their present group that waited alone or in another one."""
+        keys = list(dict.fromkeys(keys))
+        happened: list[Happening] = []
+        for key in keys:
+            terms = self.gangs.terms(key)
+            minimums = (terms.minimum, terms.roles if terms.minimum else ())
+            if minimums != self._minimums.get(key, (0, ())):
+                self._minimums[key] = minimums
+                if not terms.minimum:
+                    del self._minimums[key]
+                happened.append(GangChanged(self._clock(), key, *minimums))
+        groups = [group for key in keys for group in self.gangs.groups(key)]
+        return [*happened, *(GroupArrived(self._clock(), group) for group in groups)]

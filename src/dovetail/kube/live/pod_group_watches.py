@@ -12,21 +12,31 @@ from functools import partial
 
 from dovetail.kube.api.reflector import Reflector
 from dovetail.kube.api.watch import Event, NotServed, Replaced
-from dovetail.kube.conversion.groups import KUBERNETES, Standing
+from dovetail.kube.conversion.groups import NOUNS, WORKLOADS, Standing
 from dovetail.kube.live.driver import Driver
 from dovetail.kube.log import Log
-from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.gangs import JOB_SET_GROUP, KUBERNETES, GangObject, JobSet, KubernetesWorkload, PodGroup
+from dovetail.kube.objects.queues import KAI_GROUP, KOORDINATOR, SCHEDULER_PLUGINS, VOLCANO_GROUP
 
 Kind = tuple[str, str]  # API group, version
 # Kinds that are not served have no objects.
 WATCHED_POD_GROUPS: tuple[Kind, ...] = (
-    ("scheduling.x-k8s.io", "v1alpha1"),
-    ("scheduling.sigs.k8s.io", "v1alpha1"),
-    ("scheduling.volcano.sh", "v1beta1"),
+    (SCHEDULER_PLUGINS, "v1alpha1"),
+    (KOORDINATOR, "v1alpha1"),
+    (VOLCANO_GROUP, "v1beta1"),
+    (KAI_GROUP, "v2alpha2"),
     (KUBERNETES, "v1alpha2"),  # of 1.36
     (KUBERNETES, "v1beta1"),  # from 1.37 on
+    (WORKLOADS, "v1alpha1"),  # of 1.35
+    (JOB_SET_GROUP, "v1alpha2"),
 )
-Watch = Callable[..., Reflector[objects.PodGroup]]  # a Reflector that lacks its path, kind, consumer and hooks
+# Kinds for which older versions have no rights: without them, their objects are as good as not served.
+LATER_KINDS = (KAI_GROUP, WORKLOADS, JOB_SET_GROUP)
+OTHER_KINDS: dict[str, tuple[str, type[GangObject]]] = {  # API group -> path and type of kinds that are no PodGroups
+    WORKLOADS: (f"/apis/{KUBERNETES}/v1alpha1/workloads", KubernetesWorkload),
+    JOB_SET_GROUP: (f"/apis/{JOB_SET_GROUP}/v1alpha2/jobsets", JobSet),
+}
+Watch = Callable[..., Reflector[GangObject]]  # a Reflector that lacks its path, kind, consumer and hooks
 
 
 class PodGroupWatches:
@@ -37,16 +47,18 @@ class PodGroupWatches:
         self._served: dict[Kind, bool] = {}  # kinds whose availability is known
         self._breaks = 0  # how often the pods' watch broke
         self._begun: dict[Kind, int] = {}  # the value of `_breaks` when the last list or watch was begun
-        self.reflectors: dict[Kind, Reflector[objects.PodGroup]] = {}
+        self.reflectors: dict[Kind, Reflector[GangObject]] = {}
         for kind in WATCHED_POD_GROUPS:
             driver.mirror.pod_groups_stand(*kind, Standing.BEHIND)
+            path, type_ = OTHER_KINDS.get(kind[0], (f"/apis/{kind[0]}/{kind[1]}/podgroups", PodGroup))
             self.reflectors[kind] = watch(
-                f"/apis/{kind[0]}/{kind[1]}/podgroups",
-                objects.PodGroup,
+                path,
+                type_,
                 partial(self._hear, kind),
                 on_watch=partial(self._watches, kind),
                 on_begin=partial(self._begins, kind),
                 wanted=partial(driver.mirror.gangs.wanted, kind[0]),
+                without=f"pods that name a gang of {kind[0]} wait" if kind[0] in LATER_KINDS else "",
             )
 
     def pods_watched(self, is_open: bool) -> None:
@@ -75,8 +87,8 @@ class PodGroupWatches:
     def _stand(self, kind: Kind, standing: Standing) -> None:
         self._driver.happened(self._driver.mirror.pod_groups_stand(*kind, standing))
 
-    def _hear(self, kind: Kind, batch: list[Event[objects.PodGroup]]) -> None:
-        self._complain("PodGroup", batch)
+    def _hear(self, kind: Kind, batch: list[Event[GangObject]]) -> None:
+        self._complain(NOUNS.get(kind[0], "PodGroup"), batch)
         # Until its watch, which is begun next, is open.
         listed = Standing.LISTED if self._is_current(kind) else Standing.BEHIND
         self._driver.happened(self._driver.mirror.hear_pod_groups(batch, *kind, listed=listed))
@@ -89,11 +101,11 @@ class PodGroupWatches:
         before = self._served.get(kind)
         self._served[kind] = served
         if before is not None and before != served:
-            self._log(f"PodGroups of {kind[0]}/{kind[1]} are {'served now' if served else 'served no more'}")
+            noun, state = NOUNS.get(kind[0], "PodGroup"), "served now" if served else "served no more"
+            self._log(f"{noun}s of {kind[0]}/{kind[1]} are {state}")
         elif before is None and len(self._served) == len(WATCHED_POD_GROUPS):
-            missing = [
-                group for group in dict.fromkeys(group for group, _ in WATCHED_POD_GROUPS) if not self._is_served(group)
-            ]
+            groups = dict.fromkeys(group for group, _ in WATCHED_POD_GROUPS if group not in NOUNS)
+            missing = [group for group in groups if not self._is_served(group)]
             if missing:
                 self._log(f"PodGroups are not served of {', '.join(missing)}; pods that name one wait for it")
 

@@ -25,6 +25,7 @@ class PortRequest(NamedTuple):
 
     path: str
     authorization: str = ""  # the header's value
+    query: str = ""  # without its "?"
 
 
 class PortAnswer(NamedTuple):
@@ -173,5 +174,5 @@ def read(said: bytes) -> tuple[bytes, PortRequest]:
     proofs = [line.partition(b":")[2] for line in lines if line.lower().startswith(b"authorization:")]
     if len(proofs) > 1:
         raise Bad(400)
-    path = words[1].partition(b"?")[0].decode("latin-1")
-    return words[0], PortRequest(path, proofs[0].strip().decode("latin-1") if proofs else "")
+    path, _, query = words[1].decode("latin-1").partition("?")
+    return words[0], PortRequest(path, proofs[0].strip().decode("latin-1") if proofs else "", query)

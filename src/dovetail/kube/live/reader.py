@@ -6,7 +6,7 @@ the pod, and thousands of pods differ only in their names. So readings are cache
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -16,9 +16,20 @@ from typing import NamedTuple
 import msgspec
 
 from dovetail.kube.conversion.assigned import recorded_shares
+from dovetail.kube.conversion.bounded import beyond_template
+from dovetail.kube.conversion.forecasts import NETWORK_KEYS
+from dovetail.kube.conversion.group_facts import GroupFacts, with_facts
 from dovetail.kube.conversion.known_names import names_of
+from dovetail.kube.conversion.memberships import membership
 from dovetail.kube.conversion.nodes import NodeReading, read_node
 from dovetail.kube.conversion.owners import Owners, created
+from dovetail.kube.conversion.plugins import (
+    asks_whole_cards,
+    assigned_by_plugin,
+    assigned_trace,
+    with_plugin_records,
+    written_by_plugins,
+)
 from dovetail.kube.conversion.reading import (
     NODE_LABEL,
     Held,
@@ -40,13 +51,19 @@ from dovetail.kube.live.binding import ASSIGNED_TIME, BIND_TIME, BOUND_BY, PHASE
 from dovetail.kube.live.kept import Kept
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problem, Problems
-from dovetail.model.pod import Pod
+from dovetail.model.decision import Share
+from dovetail.model.node import Node
+from dovetail.model.pod import Pod, Tolerance
 
-MOST_TEMPLATE_BYTES = 32 << 20  # size of the specs and annotations whose readings are cached
+MOST_TEMPLATE_BYTES = 16 << 20  # of cached readings
 # Annotations that may change a request, beside those in the vendors' domains.
 ANNOTATIONS = ("dovetail.dev/", "hami.io/")
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
 EPOCH = "dovetail.dev/epoch"  # written on pods by a new leader (fencing.py); not a request
+
+
+GIVEN_OTHERS = "the device plugin says that it gave other whole cards than were bound; these are booked now"
+NOT_GIVEN = "another client changed which cards the device plugin is said to have given; the booked cards stay booked"
 
 
 class Reading(NamedTuple):
@@ -68,13 +85,17 @@ class PodReader:
         self._default = replace(next(iter(profiles.values())), schedulers=frozenset(profiles))
         self._templates = Kept[Reading](MOST_TEMPLATE_BYTES)  # by digest of what is read
         self._owners = Owners()
+        self.tolerances: dict[str, Tolerance] = {}  # by PriorityClass; its mirror fills it
+        self.nodes: Mapping[str, Node] = {}  # by name, likewise
+        self.group_facts: dict[str, GroupFacts] = {}  # by key of a PodGroup, likewise
         self._encode = msgspec.msgpack.Encoder().encode
-        domains = {row.count.partition("/")[0] + "/" for row in self._default.vendors.rows if "/" in row.count}
+        rows = self._default.vendors.rows
+        domains = {name.partition("/")[0] + "/" for row in rows for name in (row.count or row.memory,) if "/" in name}
         self._prefixes = (*ANNOTATIONS, *sorted(domains))
         self._names = names_of(self._default.vendors)
         # The same names are checked again and again.
         self._may_be_a_slip = lru_cache(maxsize=4_096)(self._names.may_be_a_slip)
-        rows = self._default.vendors.rows
+        self._written_by_plugins = written_by_plugins(self._default.vendors)
         self._given = frozenset(name for row in rows for name in (row.to_allocate, row.allocated) if name)
         self._no_matter = frozenset(
             (EPOCH, BOUND_BY, SEAL, NODE_LABEL, ASSIGNED_TIME, PHASE, BIND_TIME, *self._given)
@@ -84,6 +105,10 @@ class PodReader:
     def vendors(self) -> Vendors:
         return self._default.vendors
 
+    @property
+    def topology(self) -> tuple[str, ...]:
+        return self._default.topology
+
     def is_ours(self, source: objects.Pod) -> bool:
         return source.spec.scheduler_name in self._profiles
 
@@ -91,8 +116,15 @@ class PodReader:
         """The pod as it would be placed. `namespace`: the labels of its namespace."""
         template = self._template(source, is_passed_over(source, namespace, self._default))
         where, problems = _where(source), Problems()
-        pod = identified(template.pod, source, self._owners, where, problems)
+        pod = identified(template.pod, source, self._owners, where, problems, self.tolerances)
+        if pod.group in self.group_facts:
+            pod = with_facts(pod, self.group_facts)
         return Reading(pod, (*template.problems, *problems.found()))
+
+    def gang_of(self, source: objects.Pod) -> str:
+        """The key of the pod's gang; "" = it is in none."""
+        key = membership(source.metadata, source.spec, source.metadata.namespace).group
+        return (self.group_facts[key].together or key) if key in self.group_facts else key
 
     def running(
         self,
@@ -110,7 +142,7 @@ class PodReader:
         annotations, vendors = source.metadata.annotations, self._default.vendors
         pod = self.pod(source, namespace).pod
         if asked is not None and asked.containers != pod.containers:
-            pod = replace(asked, labels=pod.labels, leaving=pod.leaving)
+            pod = replace(asked, labels=pod.labels, leaving=pod.leaving, tolerance=pod.tolerance)
         if pod.refusal is not None:
             pod = replace(pod, refusal=None)
         problems, where = Problems(), _where(source)
@@ -119,26 +151,55 @@ class PodReader:
             held = first_held(pod, source, self._default, where, problems, stay)
             if before is not None and held.trace == before.trace:
                 problems = Problems()  # they were reported before
-            return held, problems.found()
+            said = self._said(source)
+            return held._replace(said=said, given=len(_whole(pod)) if said else 0), problems.found()
         trace = trace_of(annotations, vendors)
         held = before._replace(trace=trace)
         if trace not in (before.trace, before.origin):
-            recorded_shares(pod, annotations, vendors, where, problems)  # log what is wrong with the record now
+            notes = with_plugin_records(pod, source.spec.node_name, annotations, vendors)
+            recorded_shares(pod, notes, vendors, where, problems)  # log what is wrong with the record now
             message = "another client changed which cards the pod is said to have; what was bound stays booked"
             problems.warning(where, "metadata.annotations", message)
-            held = held._replace(report=(CHANGED, message))
-        return booked(held, pod, source), problems.found()
+            held = held._replace(report=(CHANGED, message), changes=held.changes + 1)
+        return booked(self._as_assigned(held, pod, source, problems), pod, source), problems.found()
+
+    def _as_assigned(self, held: Held, pod: Pod, source: objects.Pod, problems: Problems) -> Held:
+        """What the pod holds, where its plugin says now that it chose other whole cards.
+
+        The owner of the pod can write the same. So it counts once for each container, and it is reported.
+        """
+        said, node = self._said(source), self.nodes.get(source.spec.node_name)
+        if said in (0, held.said) or node is None:
+            return held
+        vendors, where = self._default.vendors, _where(source)
+        notes = assigned_by_plugin(pod, node.name, source.metadata.annotations, vendors)
+        given = recorded_shares(pod, notes, vendors, where, Problems()) if notes is not None else None
+        held = held._replace(said=said)
+        if given is not None and _cards(given) == _cards(held.record):
+            return held._replace(given=held.given + 1)
+        first = given is not None and held.given < len(_whole(pod))
+        counts = first and _moves_whole_cards(held.record, given, pod, node)
+        message = GIVEN_OTHERS if counts else NOT_GIVEN
+        problems.warning(where, "metadata.annotations", message)
+        held = held._replace(report=(CHANGED, message), changes=held.changes + 1)
+        return held._replace(record=given, given=held.given + 1) if counts else held
+
+    def _said(self, source: objects.Pod) -> int:
+        """A digest of which cards the pod's plugin says it gave. Where records are sealed, that does not count."""
+        return 0 if self._default.seals else assigned_trace(source.metadata.annotations, self._default.vendors)
 
     def bare(self, source: objects.Pod, asked: Pod | None) -> Held:
         """What a pod holds that `running` cannot read, as far as that can be found."""
         vendors = self._default.vendors
         running, trace = bare_running(source, asked, vendors), trace_of(source.metadata.annotations, vendors)
-        return Held(running, running.shares, trace, trace, proves=not self._default.seals)
+        said = self._said(source)
+        given = len(_whole(running.pod)) if said else 0
+        return Held(running, running.shares, trace, trace, said=said, given=given, proves=not self._default.seals)
 
     def claimed(self, source: objects.Pod) -> tuple[str, ...]:
         """Annotations in which a pod that was not placed claims cards."""
         annotations = source.metadata.annotations
-        given = (key for key in annotations if key in self._given or key == SEAL)
+        given = (key for key in annotations if key in self._given or key == SEAL or self._written_by_plugins(key))
         return tuple(sorted(key for key in given if annotations[key].strip()))
 
     def node(self, source: objects.Node) -> tuple[NodeReading, float, tuple[Problem, ...]]:
@@ -156,12 +217,11 @@ class PodReader:
         ).digest()
 
     def _template(self, source: objects.Pod, passed_over: bool) -> Reading:
-        whole = self._key(source, passed_over)
-        key = blake2b(whole, digest_size=20).digest()
+        key = blake2b(self._key(source, passed_over), digest_size=20).digest()
         known = self._templates.get(key)
         if known is None:
             known = self._read(source, passed_over)
-            self._templates.put(key, known, len(whole))
+            self._templates.put(key, known)
         return known
 
     def _key(self, source: objects.Pod, passed_over: bool) -> bytes:
@@ -178,6 +238,7 @@ class PodReader:
                 [(key, meta.labels.get(key)) for key in _labels_used(spec)],
                 passed_over,
                 resized(source.status),
+                [str(one) for one in beyond_template(meta)],
             )
         )
 
@@ -188,7 +249,11 @@ class PodReader:
         return odd + [key for key in meta.labels if slips(key) or key in not_for_labels]
 
     def _matters(self, annotation: str) -> bool:
-        return annotation.startswith(self._prefixes) and annotation not in self._no_matter
+        if annotation in NETWORK_KEYS:
+            return True
+        if not annotation.startswith(self._prefixes) or annotation in self._no_matter:
+            return False
+        return not self._written_by_plugins(annotation)
 
     def _read(self, source: objects.Pod, passed_over: bool) -> Reading:
         problems, settings = Problems(), self._profiles.get(source.spec.scheduler_name, self._default)
@@ -201,6 +266,22 @@ class PodReader:
 
 def _where(source: objects.Pod) -> str:
     return f"Pod {source.metadata.namespace}/{source.metadata.name}"
+
+
+def _whole(pod: Pod) -> frozenset[int]:
+    """Numbers of the containers that ask for whole cards."""
+    return frozenset(number for number, one in enumerate(pod.containers) if asks_whole_cards(one.asks))
+
+
+def _cards(shares: Iterable[Share] | None) -> frozenset[tuple[int, str]]:
+    return frozenset((share.container, share.uuid) for share in shares or ())
+
+
+def _moves_whole_cards(before: Iterable[Share] | None, given: Iterable[Share] | None, pod: Pod, node: Node) -> bool:
+    """Whether only whole cards differ, and the node has all of them."""
+    whole, cards = _whole(pod), {device.uuid for device in node.devices}
+    moved = _cards(before) ^ _cards(given)
+    return all(number in whole for number, _ in moved) and all(uuid in cards for _, uuid in _cards(given))
 
 
 def _labels_used(spec: objects.PodSpec) -> list[str]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
+from dovetail.engine.ledger.remembered import Remembered
 from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.why.findings import INTERPRETED_COST, MOST_LOOKS, Findings, find
-from dovetail.engine.why.gathering import is_tried, waits_singly
+from dovetail.engine.why.gathering import by_rules, is_tried, waits_singly
 from dovetail.engine.why.refused import asks_nodes, only_device_quota, refused_by
 from dovetail.kube.live.gang_reasons import GangReasons, gist, own_refusal
 from dovetail.kube.live.mirror import Mirror
@@ -27,6 +28,7 @@ STILL_FRESH_SECONDS = 30.0  # the same while many pods have no condition yet
 TURN = 1_000  # of `Findings.cost` in one turn of the loop: about 10 ms
 TURN_PAUSE = 1.0  # seconds between two turns in which pods are checked again
 MAX_KEPT_FINDINGS = 1_000  # findings
+MAX_FINDING_BYTES = 16 << 20  # of these, and of the requests that they are about
 MANY_UNTOLD = 100  # pods without a condition: above this, fewer nodes are asked in detail
 FEW_LOOKS = 8
 PLACE_COST = 4  # of placing one pod by a compiled kernel: 40 µs on 5,000 nodes
@@ -39,11 +41,13 @@ class Reasons:
         """`failed` is called for pods whose reason could not be computed; they continue to wait."""
         self._scheduler, self._now, self._failed = scheduler, now, failed
         self.untold: Turns[tuple[Pod, Decision | ScheduledCondition]] = Turns()  # by uid
-        self._found: dict[object, tuple[float, Findings]] = {}  # request -> time, answers of the nodes
+        # request -> time, answers of the nodes
+        self._found: Remembered[object, tuple[float, Findings]] = Remembered(MAX_KEPT_FINDINGS, MAX_FINDING_BYTES)
         self._again: deque[Group] = deque()  # waiting groups that are to be checked again
         self._left = TURN  # cost left in this turn
         self._next_turn = 0.0  # when pods may be checked again
         self._gangs = GangReasons(scheduler, now)
+        self.gangs_said: dict[str, ScheduledCondition] = {}  # by Group.name: why a waiting gang is not placed
         # members of one gang, still to be checked
         self._members: deque[tuple[Group, Pod, ScheduledCondition | None]] = deque()
 
@@ -74,6 +78,7 @@ class Reasons:
                 shared = self._gangs.condition(group, mirror, self._in_a_trial)
             except Exception as error:
                 shared = self._unknown(group.pods[0], error)
+            self._note_gang(group.name, shared)
             self._members.extend((group, pod, shared) for pod in group.pods)
         while self._members and self._left > 0:
             self._left -= 1
@@ -82,6 +87,12 @@ class Reasons:
                 self._look_at_member(group, pod, shared, mirror)
             except Exception as error:
                 self._unknown(pod, error)
+
+    def _note_gang(self, name: str, said: ScheduledCondition | None) -> None:
+        if said is not None:
+            self.gangs_said[name] = said
+        else:
+            self.gangs_said.pop(name, None)
 
     def _look_at_member(self, group: Group, pod: Pod, shared: ScheduledCondition | None, mirror: Mirror) -> None:
         """Report for one member.
@@ -95,7 +106,8 @@ class Reasons:
             return
         now = own_refusal(pod) or shared
         if now is None and waits_singly(group):
-            now = self._condition(pod, self._scheduler.reason(group, pod))
+            with by_rules(self._scheduler, group, pod):
+                now = self._condition(pod, self._scheduler.reason(group, pod))
         if now is not None and gist(*now) != gist(*known.condition):
             self.untold.put(pod.namespace, pod.uid, (pod, now))
 
@@ -136,6 +148,7 @@ class Reasons:
     def look_again(self, waiting: Iterable[Group]) -> None:
         """Queue waiting pods for a new check; `look_at_some` works through the queue."""
         self._gangs.note_all()
+        self.gangs_said = {name: said for name, said in self.gangs_said.items() if name in self._scheduler.waiting}
         if not self._again:
             self._again.extend(group for group in waiting if group.pods[0].group != group.name)
 
@@ -210,11 +223,9 @@ class Reasons:
         many = len(self.untold) >= MANY_UNTOLD
         if known is not None and now - known[0] < (STILL_FRESH_SECONDS if many else FRESH_SECONDS):
             return known[1]
-        if len(self._found) > MAX_KEPT_FINDINGS:
-            self._found.clear()
         found = find(self._scheduler, pod, FEW_LOOKS if many else MOST_LOOKS)
         self._left -= found.cost
-        self._found[key] = (now, found)
+        self._found.remember(key, (now, found), (key, found))
         return found
 
     def _alike(self, pod: Pod) -> object:

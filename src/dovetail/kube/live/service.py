@@ -9,14 +9,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from dovetail.engine.kernel.collector import collector_off
-from dovetail.engine.scheduler import Scheduler
 from dovetail.kube.api.client import Api, Json
-from dovetail.kube.api.errors import ApiError, Forbidden, Unavailable
+from dovetail.kube.api.errors import ApiError, Unavailable
 from dovetail.kube.api.reflector import Reflector
-from dovetail.kube.api.retry import retrying
+from dovetail.kube.api.tasks import end_tasks
 from dovetail.kube.api.typed import version_of
 from dovetail.kube.conversion.gangs import Gangs
 from dovetail.kube.conversion.settings import Settings
@@ -25,7 +22,9 @@ from dovetail.kube.live.binder import Binder
 from dovetail.kube.live.driver import Driver
 from dovetail.kube.live.election import TERMS, Arrival, Election, OtherNames, Terms
 from dovetail.kube.live.fencing import stamp, stamp_of
-from dovetail.kube.live.hami_lock import HamiLocks
+from dovetail.kube.live.gang_releases import RELEASE_AFTER
+from dovetail.kube.live.hami_lock import OLD, HamiLocks
+from dovetail.kube.live.journaled import JournalOptions, recorded_or_not
 from dovetail.kube.live.kernels import FEW_NODES, Kernels, Make
 from dovetail.kube.live.known import Stand
 from dovetail.kube.live.lease import Marks
@@ -33,9 +32,15 @@ from dovetail.kube.live.ledger_audit import AUDIT_SECONDS, LedgerAudit
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.peers import Overlap, Peers
 from dovetail.kube.live.reader import PodReader
+from dovetail.kube.live.rights import PREEMPTION, PreemptionOptions, add_queues, live_rights
+from dovetail.kube.live.server_version import server_version
+from dovetail.kube.live.signal_sources import NO_SIGNALS, SignalOptions, sources_of
+from dovetail.kube.live.signals import ROUND_SECONDS, Signals, signal_readers
 from dovetail.kube.live.sources import Sources
 from dovetail.kube.live.tell import ScheduledCondition, Teller
+from dovetail.kube.live.tracing import Tracing
 from dovetail.kube.live.volume_mirror import VolumeMirror
+from dovetail.kube.live.volume_truth import VolumeTruth
 from dovetail.kube.live.volumes import HeldBack, Task, bind_volumes
 from dovetail.kube.live.warm import pairs_of
 from dovetail.kube.log import WARNING, Log
@@ -59,12 +64,17 @@ class Options:
     peer_namespaces: tuple[str, ...] = ()  # namespaces, beside `namespace`, whose Leases of other Dovetails are trusted
     terms: Terms = TERMS
     hami_lock: str = "auto"
+    hami_lock_seconds: float = OLD  # after which a lock that nobody clears is taken over
     at_once: int = 64  # Bindings under way at the same time
     settle_seconds: float = SETTLE_SECONDS  # until GPUs that only a count reports are trusted
     audit_seconds: float = AUDIT_SECONDS  # between two audits of the ledger; 0 = only after faults
     device_resources: tuple[str, ...] = ("nvidia.com/gpu",)
     nodes: tuple[tuple[str, str], ...] = ()  # labels of the nodes on which we place; () = all nodes
     any_names: bool = False  # wait for the lease even if its holder serves other scheduler names
+    preemption: PreemptionOptions = PREEMPTION
+    release_after: float | None = RELEASE_AFTER  # seconds that a gang may stay below its minimum; None = no limit
+    signals: SignalOptions = NO_SIGNALS
+    journal: JournalOptions | None = None  # where the flight recorder writes; None = nowhere
 
 
 class Lost(Exception):
@@ -73,6 +83,10 @@ class Lost(Exception):
 
 class LiveScheduler:
     """The live scheduler. `await run()` ends when `stop` is called, and raises Lost when another scheduler leads."""
+
+    tracing: Tracing | None = None  # set before `run`; None = no traces
+    signals: Signals | None = None  # measured load, once the cluster is listed
+    driver_class: type[Driver] = Driver
 
     def __init__(
         self,
@@ -84,14 +98,14 @@ class LiveScheduler:
         make_kernels: Make | None = None,  # None = interpret them
     ) -> None:
         self._api, self._options, self._now, self._log = api, options, now, log
-        self.scheduler = Scheduler(
-            options.arguments, mode="interpreted", device_resources=options.device_resources, cache=True
-        )
+        rights = live_rights(options.preemption, options.profiles)
+        settings = next(iter(options.profiles.values()))
+        self.scheduler, self.recorder = recorded_or_not(options, rights, settings.queue_half_life, now, log)
         self.kernels = Kernels(self.scheduler, make_kernels, log=log)
         self.kernels.configure(pairs_of(options.profiles.values()))
-        settings = next(iter(options.profiles.values()))
-        reader, self._seals = PodReader(options.profiles, options.nodes), settings.seals
-        self.mirror = Mirror(reader, now, Gangs(settings.unknown_group), options.settle_seconds)
+        add_queues(self.scheduler, settings, now())
+        self.reader, self._seals = PodReader(options.profiles, options.nodes), settings.seals
+        self.mirror = Mirror(self.reader, now, Gangs(settings.unknown_group), options.settle_seconds)
         self.volumes = VolumeMirror()
         self.election = Election(
             api,
@@ -113,9 +127,9 @@ class LiveScheduler:
             now=now,
             log=log,
         )
-        self.ready = False
-        self.state = "starting"  # for people: what is being done until we are ready
+        self.ready, self.state = False, "starting"  # for people: what is being done until we are ready
         self.driver: Driver | None = None
+        self.prepare: Callable[[Driver], None] = lambda driver: None  # called once, before the driver decides anything
         self.reflectors: list[Reflector[Any]] = []
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[Any]] = []
@@ -125,8 +139,22 @@ class LiveScheduler:
         self._stop.set()
 
     @property
+    def options(self) -> Options:
+        return self._options
+
+    @property
+    def api(self) -> Api:
+        return self._api
+
+    def now(self) -> float:
+        return self._now()
+
+    @property
     def seals_records(self) -> bool:
         return bool(self._seals)
+
+    def _no_answer(self, error: ApiError) -> None:
+        self._log(f"the API server cannot be asked: {error}; it is tried again", WARNING)
 
     def _say(self, text: str) -> None:
         self.state = text
@@ -136,14 +164,13 @@ class LiveScheduler:
             await self._until_stopped(self._serve())
         finally:
             await self._end_tasks()
+            if self.recorder is not None:
+                self.recorder.close()
 
     async def _end_tasks(self) -> None:
-        """Cancel all tasks. A task can miss a cancellation in the middle of an operation, so it is repeated."""
-        binds = self.driver.binder.under_way if self.driver is not None else {}
-        while left := {task for task in (*self._tasks, *binds.values()) if not task.done()}:
-            for task in left:
-                task.cancel()
-            await asyncio.wait(left, timeout=1.0)
+        driver = self.driver
+        binds, evictions = (driver.binder.under_way, driver.evictions) if driver is not None else ({}, ())
+        await end_tasks(lambda: (*self._tasks, *binds.values(), *evictions))
 
     async def _until_stopped(self, work: Any) -> None:
         """Run `work` until it ends or fails, or until `stop` is called."""
@@ -161,7 +188,8 @@ class LiveScheduler:
 
     async def _serve(self) -> None:
         gc.set_threshold(*COLLECT)
-        server = await self._server_version()
+        self.state = "connecting"
+        server = await server_version(self._api, self._no_answer)
         self._start(self.kernels.run())
         self.state = "waiting for the lease"
         try:
@@ -175,6 +203,7 @@ class LiveScheduler:
         sealed = "sealed" if self._seals else "not sealed: no --seal-key-file"
         self._log(f"records of the cards that pods are given are {sealed}")
         driver = self.driver = self._put_together(server)
+        driver.latencies.tracing = self.tracing
         self._start(self._get_ready(driver, arrival), passing=True)
         await self._watch_over(leading)
 
@@ -188,6 +217,7 @@ class LiveScheduler:
                 self.state = "compiling kernels"
                 await self.kernels.settled(LONGEST_WAIT)
             driver.take_truth()
+            await self._measure(driver)
         if arrival is not Arrival.AFTER_GOODBYE:  # a Lease that was deleted looks like one that never existed
             await self._fence(driver)
         gc.collect()
@@ -198,6 +228,20 @@ class LiveScheduler:
         driver.paused = False
         driver.audit.demand()
         driver.happened(())
+
+    async def _measure(self, driver: Driver) -> None:
+        """Ask for the measured load once before the first placement, and then in rounds."""
+        given = self._options.signals
+        sources = sources_of(given, self._api, ROUND_SECONDS)
+        readers = signal_readers(one for each in self._options.profiles.values() for one in each.profiles)
+        about = (sources, given, self.mirror.nodes, driver.happened)
+        self.signals = signals = Signals(*about, now=self._now, log=self._log, readers=readers)
+        if sources:
+            self.state = "asking for the measured load"
+            await signals.round()
+        elif readers:
+            self._log(f"{', '.join(readers)}: no load is measured; see signals in the configuration", WARNING)
+        self._start(signals.run())
 
     async def _watch_peers(self) -> None:
         try:
@@ -229,10 +273,9 @@ class LiveScheduler:
         return task
 
     def _put_together(self, server: tuple[int, int]) -> Driver:
-        driver = Driver(self.scheduler, self.mirror, epoch=self.election.epoch, now=self._now, log=self._log)
-        driver.paused, driver.doubt = True, self.election.doubt
-        driver.kernels = self.kernels
-        driver.audit = LedgerAudit(driver, self._options.audit_seconds)
+        driver = self.driver_class(self.scheduler, self.mirror, epoch=self.election.epoch, now=self._now, log=self._log)
+        driver.paused, driver.doubt, driver.kernels = True, self.election.doubt, self.kernels
+        driver.audit, driver.recorder = LedgerAudit(driver, self._options.audit_seconds), self.recorder
         driver.bound_by, driver.noticed = self.election.lease.key, self.peers.notice
         vendors = next(iter(self._options.profiles.values())).vendors
         locks = HamiLocks(
@@ -240,17 +283,18 @@ class LiveScheduler:
             exists=self.mirror.has,
             clears=self.mirror.may_hold,
             may_write=self.election.is_sure,
-            waits=driver.waits_for_lock,
+            waits=driver.reports.waits_for_lock,
             now=self._now,
             log=self._log,
             setting=self._options.hami_lock,
+            old=self._options.hami_lock_seconds,
         )
         driver.teller = Teller(
             self._api,
             self.election.identity,
             written=partial(self._condition_written, driver),
             may_write=self.election.is_sure,
-            busy=lambda: driver.binder.writing > 0,
+            busy=lambda: driver.binder.writing > 0 or driver.preemptions.evictor.gate.inside > 0,
             now=self._now,
             log=self._log,
         )
@@ -259,10 +303,10 @@ class LiveScheduler:
             vendors,
             nodes=self.mirror.nodes,
             version_of=self._version_of,
-            objection=driver.objection,
+            objection=driver.outcomes.objection,
             settled=driver.teller.settled,
             volumes=self._bind_volumes,
-            report=driver.outcome,
+            report=driver.outcomes.take,
             now=self._now,
             epoch=self.election.epoch,
             bound_by=driver.bound_by,
@@ -273,30 +317,39 @@ class LiveScheduler:
             turn=locks,
             most=self._options.at_once,
         )
+        self._allow_evictions(driver)
+        self.prepare(driver)
         spreads = any(one.default_spread for each in self._options.profiles.values() for one in each.profiles)
-        sources = Sources(self._api, driver, self.volumes, locks, vendors, self._now, self._log, spreads)
-        self._sources = sources
+        about = (self._now, self._log, spreads, self._options.preemption.enabled, tuple(self._options.profiles))
+        self._sources = Sources(self._api, driver, self.volumes, locks, vendors, *about)
         return driver
+
+    def _allow_evictions(self, driver: Driver) -> None:
+        driver.preemptions.write_by(self._api, self.election.is_sure, self._log)
+        driver.releases.write_by(self._api, self.election.is_sure, self._log)
+        driver.releases.allow(self._options.release_after, self._options.profiles)
 
     async def _list(self, driver: Driver) -> None:
         """List all objects; deciding waits until all of them are known."""
-        self.state, self.reflectors = "listing the cluster", self._sources.reflectors
-        first = self._sources.namespaces  # the settings in a Namespace must be known before its pods are read
-        self._start(first.run())
-        await first.synced()
+        self.state, self.reflectors, first = "listing the cluster", self._sources.reflectors, self._sources.first
+        for reflector in first:
+            self._start(reflector.run())
+        await asyncio.gather(*(reflector.synced() for reflector in first))
         for reflector in self.reflectors:
-            if reflector is not first:
+            if reflector not in first:
                 self._start(reflector.run())
         self._start(driver.run())
-        self._start(driver.teller.run())
-        waiting = [asyncio.create_task(reflector.synced()) for reflector in self.reflectors]
-        await asyncio.gather(*waiting)
+        self._start_writers(driver)
+        await asyncio.gather(*(reflector.synced() for reflector in self.reflectors))
         absent = [reflector.path for reflector in self.reflectors if not reflector.health().served]
         if absent:
-            self._log(
-                f"not served or not readable, and watched as soon as they are: {', '.join(absent)}",
-                paths=",".join(absent),
-            )
+            text = f"not served or not readable, and watched as soon as they are: {', '.join(absent)}"
+            self._log(text, paths=",".join(absent))
+
+    def _start_writers(self, driver: Driver) -> None:
+        self._start(driver.teller.run())
+        self._start(self._sources.queue_status(self._api, self.election.is_sure).run())
+        self._start(self._sources.pod_group_status(self._api, self.election.is_sure).run())
 
     async def _fence(self, driver: Driver) -> None:
         """Fence: after this, no Binding that the previous leader sent can succeed."""
@@ -311,6 +364,8 @@ class LiveScheduler:
     async def _say_goodbye(self, driver: Driver) -> None:
         self._log("stopping: waiting for what is under way")
         fenced, self.ready, driver.paused = self.ready, False, True
+        await driver.preemptions.drain()
+        await driver.releases.drain()
         await driver.binder.drain(GOODBYE)
         clean = fenced and not driver.binder.under_way
         await driver.teller.flush(2.0)
@@ -329,8 +384,10 @@ class LiveScheduler:
             raise Unavailable(f"stamped by {known.stamp}: the lease must be looked at first", sent=False)
         return known.version
 
-    def _condition_written(self, driver: Driver, uid: str, answer: Json, condition: ScheduledCondition) -> None:
-        self.mirror.wrote(uid, version_of(answer), stamp_of(answer), condition)
+    def _condition_written(
+        self, driver: Driver, uid: str, answer: Json, condition: ScheduledCondition | None, node: str | None
+    ) -> None:
+        self.mirror.wrote(uid, version_of(answer), stamp_of(answer), condition, node)
         driver.judge_stamps()
 
     async def _bind_volumes(self, bind: Bind) -> str:
@@ -338,44 +395,3 @@ class LiveScheduler:
         task = Task(bind.pod.uid, str(bind.decision.node), bind.volumes)
         problem = await bind_volumes(task, HeldBack(self._api, self.election.is_sure), truth)
         return problem.message if problem is not None else ""
-
-    async def _server_version(self) -> tuple[int, int]:
-        self.state = "connecting"
-        said = msgspec.json.decode(await retrying(self._ask_version, tries=8, tell=self._no_answer), type=_Version)
-        try:
-            return int(said.major), int(said.minor.rstrip("+"))
-        except ValueError:
-            raise ApiError(f"the server's version {said.major}.{said.minor} cannot be read") from None
-
-    def _no_answer(self, error: ApiError) -> None:
-        self._log(f"the API server cannot be asked: {error}; it is tried again", WARNING)
-
-    async def _ask_version(self) -> Json:
-        """The server's version.
-
-        A server that has just started forbids all requests until it knows its roles: try again.
-        """
-        try:
-            return await self._api.get("/version")
-        except Forbidden as error:
-            raise Unavailable(error.message, code=error.code) from error
-
-
-class VolumeTruth:
-    """The state of the cluster that a pod's volumes depend on."""
-
-    def __init__(self, mirror: Mirror, volumes: VolumeMirror) -> None:
-        self._mirror, self._volumes = mirror, volumes
-        self.claim, self.volume, self.changed = volumes.claim, volumes.volume, volumes.changed
-
-    def node_labels(self, name: str) -> Mapping[str, str] | None:
-        node = self._mirror.nodes.get(name)
-        return node.labels if node is not None else None
-
-    def has_pod(self, uid: str) -> bool:
-        return self._mirror.waits(uid) or self._mirror.holds(uid)
-
-
-class _Version(msgspec.Struct, frozen=True):
-    major: str = ""
-    minor: str = ""

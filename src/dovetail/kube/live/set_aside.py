@@ -126,6 +126,7 @@ class SetAside:
 
     def group(self, group: Group, error: Exception) -> None:
         """Set a group aside: deciding it, or carrying out the decision, failed outside the engine."""
+        self._disturbed(f"{group.title} was set aside")
         self._scheduler.faults.group(group, error)
 
     def pod(self, pod: Pod, error: Exception, what: str) -> None:
@@ -134,8 +135,14 @@ class SetAside:
 
     def other(self, what: str, error: Exception) -> None:
         """Note a failure in work that belongs to no single object."""
+        self._disturbed(f"{what} failed")
         mend(self._scheduler.ledger, ())
         self._note(what, "", error)
+
+    def _disturbed(self, reason: str) -> None:
+        """Tell the journal: the engine's state is about to be changed past its doors."""
+        if self._driver.recorder is not None:
+            self._driver.recorder.disturbed(reason)
 
     def event(self, event: Event, error: Exception) -> tuple[Effect, ...]:
         """Handle an exception of `Scheduler.handle`: remove the event's object, and repair the ledger."""

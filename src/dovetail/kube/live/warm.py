@@ -65,6 +65,12 @@ def warm(pairs: Iterable[Pair], on_disk: bool) -> None:
             kernel_cache.remember(_mark(pair))
 
 
+def load(pairs: Iterable[Pair]) -> None:
+    """Load these kernels from disk; blocks until done. Raises native.NotOnDisk where one is missing."""
+    for pair in pairs:
+        builder(True, True).load(Profile(*pair))
+
+
 class Workshop:
     """Makes kernels. `on_disk`: there is a folder for them, through which the child hands them over."""
 
@@ -79,16 +85,34 @@ class Workshop:
             missing = await asyncio.to_thread(self._missing, pairs)
             started = monotonic()
             if missing:
+                await asyncio.to_thread(_prepare)
                 await _in_child([written(pair) for pair in missing])
             took = monotonic() - started if missing else 0.0
-            await asyncio.to_thread(warm, pairs, True)
+            await asyncio.to_thread(load, pairs)
             return took
         except Exception as error:  # numba's own errors are of many types
             raise NotCompiled(why(error)) from error
 
     def _missing(self, pairs: Sequence[Pair]) -> list[Pair]:
         """The pairs that are not on disk for this machine."""
-        return [pair for pair in pairs if not kernel_cache.is_warm(_mark(pair))]
+        return [pair for pair in pairs if not kernel_cache.is_warm(_mark(pair)) or not _is_loaded(pair)]
+
+
+def _is_loaded(pair: Pair) -> bool:
+    """Load a pair that is marked as compiled. False: its files are gone, so it must be compiled again."""
+    from dovetail.engine.kernel import native
+
+    try:
+        load([pair])
+    except native.NotOnDisk:
+        return False
+    return True
+
+
+def _prepare() -> None:
+    from dovetail.engine.kernel import native  # numba takes 0.3 s and 90 MB: import it only if needed
+
+    native.prepare()
 
 
 async def _in_child(names: Sequence[str]) -> None:

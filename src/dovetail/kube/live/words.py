@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from dovetail.engine.why.findings import Findings
-from dovetail.engine.wording import in_one_sentence
+from dovetail.engine.wording import Lacking, in_one_sentence
 from dovetail.model.decision import Share
 from dovetail.model.node import Enforcer, Node
 from dovetail.model.pod import Pod
@@ -31,9 +31,14 @@ def why_refused(pod: Pod, reason: Reason, which: str = "") -> str:
 def why_pending(found: Findings) -> str:
     """`0/5 nodes are available: GPU memory short by 1,024 MiB on 3 nodes; taint team=ml:NoSchedule not tolerated on 2
     nodes.` What blocks at the nearest miss comes first."""
-    if not found.nodes:
+    return unavailable(found.nodes, found.lacking)
+
+
+def unavailable(nodes: int, lacking: Sequence[Lacking]) -> str:
+    """The same, by what the nodes lack."""
+    if not nodes:
         return "0/0 nodes are available: the cluster has no nodes."
-    return cut(f"0/{found.nodes} nodes are available: {in_one_sentence(found.lacking)}.")
+    return cut(f"0/{nodes} nodes are available: {in_one_sentence(lacking)}.")
 
 
 _HAVE = re.compile(r" \(the nodes? ha(?:s|ve) [^)]*\)")

@@ -1,8 +1,8 @@
 """The bounds of everything that a tenant or a node controls: one table; docs/limits.md is checked against it.
 
 Code that reads a field compares it with a row of the table, so neither memory nor time grows with the size of an
-object. A pod beyond a bound is refused (`LimitExceeded`). Of a node, entries beyond a bound are not read, with a
-warning.
+object. A pod beyond a bound is refused (`LimitExceeded`). Of a node or queue, entries beyond a bound are not read, with
+a warning.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ REQUEST_ANNOTATION = Bound(
     32_768,
     "characters in an annotation that says what a pod asks for",
     "hami.io/…, dovetail.dev/… and the vendors' annotations of a pod, device strings excepted",
-    "conversion/bounded",
+    "conversion/bounded, conversion/topology_rules",
 )
 CARD_TYPES = Bound(
     "card-types", 64, "types in one list", "use-gputype, nouse-gputype and their like", "conversion/bounded"
@@ -121,6 +121,13 @@ POLICY_CHAIN = Bound(
     "the pod is not placed: `InvalidRequest`",
 )
 LABELS_PER_POD = Bound("labels-per-pod", 256, "labels", "metadata.labels of a pod", "conversion/bounded")
+OWNER_NAME = Bound(
+    "owner-name",
+    512,
+    "characters in the kind and name of an owner",
+    "metadata.ownerReferences of a pod (the API server does not limit them)",
+    "conversion/bounded",
+)
 NODE_SELECTOR = Bound("node-selector", 128, "labels in a node selector", "spec.nodeSelector", "conversion/bounded")
 TOLERATIONS = Bound("tolerations", 256, "tolerations", "spec.tolerations", "conversion/bounded")
 AFFINITY_TERMS = Bound(
@@ -155,9 +162,65 @@ GANG_MEMBERS = Bound(
     "gang-members",
     10_000,
     "pods must be placed together",
-    "spec.minMember or spec.schedulingPolicy.gang.minCount of a PodGroup",
-    "conversion/groups",
+    "spec.minMember or spec.schedulingPolicy.gang.minCount of a PodGroup; sizes of gangs in annotations of pods",
+    "conversion/groups, conversion/memberships",
     "the pods that name the PodGroup are not placed: `LimitExceeded`",
+)
+GANG_ROLES = Bound(
+    "gang-roles",
+    64,
+    "roles in one gang",
+    "spec.minTaskMember, spec.subGroups, spec.replicatedJobs, dovetail.dev/gang-role, gangs that start together",
+    "conversion/stated_terms",
+    "the pods of the gang are not placed: `LimitExceeded`",
+)
+GANG_NAME = Bound(
+    "gang-name",
+    253,
+    "characters in the name of a gang or of a role",
+    "the label or annotation in which a pod names its gang or role",
+    "conversion/memberships",
+    "the name is cut, and matches none",
+)
+GANG_STATEMENTS = Bound(
+    "gang-statements",
+    64,
+    "different statements by pods of one gang",
+    "annotations of pods that say how many start together, and where",
+    "conversion/stated_terms",
+    "the pods of the gang are not placed: `LimitExceeded`",
+)
+LABEL_NAME = Bound(
+    "label-name",
+    317,
+    "characters in the name of a node label",
+    "dovetail.dev/topology-required and its like, levels of a Topology",
+    "conversion/topology_rules",
+    "the annotation is an error: the pod is not placed (`InvalidRequest`); the level is left out",
+)
+TOPOLOGY_SPREADS = Bound(
+    "topology-spreads",
+    8,
+    "limits in one annotation",
+    "dovetail.dev/topology-spread",
+    "conversion/topology_rules",
+    "the annotation is an error: the pod is not placed (`InvalidRequest`)",
+)
+POD_GROUP_STATUS = Bound(
+    "pod-group-status",
+    32_768,
+    "bytes of status and minimum resources",
+    "status and spec.minResources of a PodGroup, as JSON",
+    "live/pod_group_objects",
+    "its status is not written; a PodGroup of Volcano stays Pending",
+)
+POD_GROUP_RESOURCES = Bound(
+    "pod-group-resources",
+    64,
+    "resources in the minimum of a PodGroup",
+    "spec.minResources of a PodGroup of Volcano",
+    "live/pod_group_status_writer",
+    "the PodGroup stays Pending, and its status says why",
 )
 
 # ---- nodes ------------------------------------------------------------------------------------------------------
@@ -208,6 +271,71 @@ CORDONED_CARDS = Bound(
     "hami.io/device-cordon",
     "conversion/register",
     "all cards of the node count as cordoned, with a warning",
+)
+
+# ---- topologies -------------------------------------------------------------------------------------------------
+
+TOPOLOGY_LEVELS = Bound(
+    "topology-levels",
+    16,
+    "levels in one Topology",
+    "spec.levels of a Topology, topology of the configuration",
+    "conversion/topologies",
+    LEFT_OUT,
+)
+HYPER_NODES = Bound(
+    "hyper-nodes", 20_000, "HyperNodes", "HyperNode objects", "conversion/hyper_nodes", "the last by name are left out"
+)
+HYPER_NODE_MEMBERS = Bound(
+    "hyper-node-members",
+    10_000,
+    "members of one HyperNode",
+    "spec.members of a HyperNode",
+    "conversion/hyper_nodes",
+    LEFT_OUT,
+)
+
+# ---- queues -----------------------------------------------------------------------------------------------------
+
+QUEUE_COUNT = Bound(
+    "queues",
+    10_000,
+    "queues of all kinds together",
+    "ElasticQuota and Queue objects",
+    "conversion/queue_tree",
+    "the newest are left out, with an error; their pods count in no queue",
+)
+QUEUE_DEPTH = Bound(
+    "queue-depth",
+    16,
+    "queues above one another",
+    "the parent of an ElasticQuota or Queue",
+    "conversion/queue_tree",
+    "the queue counts as a child of the root, with an error",
+)
+QUEUE_RESOURCES = Bound(
+    "queue-resources",
+    64,
+    "resources in one list of a queue",
+    "spec.min, spec.max, spec.capability, spec.deserved, spec.guarantee, shared-weight",
+    "conversion/queues",
+    LEFT_OUT,
+)
+QUEUE_NAMESPACES = Bound(
+    "queue-namespaces",
+    1_024,
+    "namespaces of one queue",
+    "the annotation quota.scheduling.koordinator.sh/namespaces",
+    "conversion/queues",
+    LEFT_OUT,
+)
+QUEUE_NAME = Bound(
+    "queue-name",
+    253,
+    "characters in the name of a queue",
+    "the label or annotation in which a pod names its queue",
+    "conversion/queue_names",
+    "the name is cut, and matches no queue",
 )
 
 BOUNDS: tuple[Bound, ...] = tuple(value for value in list(globals().values()) if isinstance(value, Bound))

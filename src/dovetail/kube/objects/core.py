@@ -9,33 +9,14 @@ from typing import Any
 
 import msgspec
 
-Quantity = str | int | float
-Quantities = dict[str, Quantity]
-Texts = dict[str, str]
-
-
-class Struct(msgspec.Struct, rename="camel", frozen=True):
-    """Camel case outside, snake case inside; unknown fields are ignored."""
-
-
-class OwnerReference(Struct, frozen=True):
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool = False
-
-
-class Meta(Struct, frozen=True):
-    name: str = ""
-    generate_name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    labels: Texts = {}
-    annotations: Texts = {}
-    owner_references: list[OwnerReference] = []
-    creation_timestamp: str = ""
-    deletion_timestamp: str = ""
+from dovetail.kube.objects.base import Meta as Meta
+from dovetail.kube.objects.base import OwnerReference as OwnerReference
+from dovetail.kube.objects.base import Quantities as Quantities
+from dovetail.kube.objects.base import Quantity as Quantity
+from dovetail.kube.objects.base import Struct as Struct
+from dovetail.kube.objects.base import Texts as Texts
+from dovetail.kube.objects.gangs import PodGroup as PodGroup
+from dovetail.kube.objects.gangs import PodGroupSpec as PodGroupSpec
 
 
 class Resources(Struct, frozen=True):
@@ -162,6 +143,14 @@ class SchedulingGroup(Struct, frozen=True):
     pod_group_name: str = ""
 
 
+class WorkloadReference(Struct, frozen=True):
+    """Of Kubernetes 1.35: a group of pods in a Workload."""
+
+    name: str = ""
+    pod_group: str = ""
+    pod_group_replica_key: str = ""
+
+
 class PodSpec(Struct, frozen=True):
     containers: list[Container] = []
     init_containers: list[Container] = []
@@ -172,12 +161,14 @@ class PodSpec(Struct, frozen=True):
     tolerations: list[Toleration] = []
     priority: int | None = None
     priority_class_name: str = ""
+    preemption_policy: str = ""
     runtime_class_name: str = ""
     overhead: Quantities = {}
     resources: Resources | None = None
     resource_claims: list[Any] = []
     scheduling_gates: list[Any] = []
     scheduling_group: SchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] = []
     volumes: list[Volume] = []
     host_network: bool = False
@@ -203,6 +194,7 @@ class Condition(Struct, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
+    last_transition_time: str = ""
 
 
 class PodStatus(Struct, frozen=True):
@@ -210,6 +202,8 @@ class PodStatus(Struct, frozen=True):
     reason: str = ""
     message: str = ""
     nominated_node_name: str = ""
+    start_time: str = ""
+    qos_class: str = ""
     conditions: list[Condition] = []
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []
@@ -302,28 +296,11 @@ class Service(Struct, frozen=True):
     spec: ServiceSpec = ServiceSpec()
 
 
-class Gang(Struct, frozen=True):
-    min_count: int = 1
-
-
-class SchedulingPolicy(Struct, frozen=True):
-    gang: Gang | None = None
-
-
-class PodGroupSpec(Struct, frozen=True):
-    min_member: int | None = None
-    scheduling_policy: SchedulingPolicy = SchedulingPolicy()
-
-
-class PodGroup(Struct, frozen=True):
-    metadata: Meta
-    spec: PodGroupSpec = PodGroupSpec()
-
-
 class PriorityClass(Struct, frozen=True):
     metadata: Meta
     value: int = 0
     global_default: bool = False
+    preemption_policy: str = ""
 
 
 class ResourceQuotaSpec(Struct, frozen=True):

@@ -1,0 +1,1 @@
+"""kube-scheduler's extender protocol: it has the queue and asks, the live scheduler decides and binds."""

@@ -1,0 +1,1 @@
+"""What Prometheus reads: the table of all metrics, their values, and the text format."""

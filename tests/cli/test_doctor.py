@@ -11,8 +11,9 @@ import pytest
 
 from dovetail.kube.conversion.seals import SEAL, Seals
 from dovetail.kube.conversion.settings import Settings
-from dovetail.kube.live.checkup import CHECKS, look
-from dovetail.kube.live.checkup import findings as findings_of
+from dovetail.kube.doctor.survey import Survey, look
+from dovetail.kube.doctor.table import CHECKS
+from dovetail.kube.doctor.table import findings as findings_of
 from dovetail.kube.live.reader import PodReader
 from dovetail.kube.objects import core as objects
 from tests.cli.conftest import Run
@@ -124,7 +125,10 @@ def test_what_an_unverified_pod_is_charged_is_not_called_over_booked() -> None:
         settle_seconds=0.0,
         seals=True,
     )
-    names = {one.check for one in findings_of(seen)}
+    names = {
+        one.check
+        for one in findings_of(Survey(seen, (), (), {}, complete=False, now=2e9, names=frozenset({"dovetail"})))
+    }
     assert "record-unverified" in names
     assert "card-overbooked" not in names
 

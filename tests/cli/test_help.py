@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import subprocess
 import sys
@@ -20,15 +21,23 @@ def test_all_commands_are_there() -> None:
     assert COMMANDS == [
         "compare",
         "completion",
+        "config",
         "demo",
         "doctor",
         "explain",
+        "extender",
         "generate",
+        "get",
+        "journal",
         "plan",
         "policies",
         "replay",
         "scheduler",
+        "shadow",
+        "snapshot",
+        "top",
         "warm",
+        "webhook",
     ]
 
 
@@ -106,3 +115,11 @@ def test_policies_lists_both_axes(run: Run) -> None:
     assert result.exit_code == 0
     for name in ("binpack (default)", "spread (default)", "fit-plus", "topology-aware", "spread-replicas"):
         assert name in result.output
+    assert result.output.index("binpack (default)") < result.output.index("spread-replicas")  # pack before spread
+
+
+def test_policies_as_json_say_what_they_are_for(run: Run) -> None:
+    rows = json.loads(run("policies", "-o", "json").stdout)["policies"]
+    (fgd,) = [row for row in rows if row["name"] == "fgd"]
+    assert (fgd["axis"], fgd["purpose"], fgd["source"]) == ("node", "fragmentation", "FGD paper (ATC'23)")
+    assert all(row["use"] and row["avoid"] for row in rows)

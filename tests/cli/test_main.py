@@ -68,7 +68,7 @@ def test_the_users_errors_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "says"),
     [
         (("plann",), "plann"),
-        (("plan",), "Missing option '-f'"),
+        (("plan",), "no cluster to read: name manifests or a snapshot with -f, or say --live"),
         (("plan", "-f", "x.yaml", "-o", "xml"), "'xml' is not one of 'table', 'wide', 'json', 'yaml'"),
         (("explain", "-f", "x.yaml"), "Missing argument"),
     ],

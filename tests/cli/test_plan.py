@@ -145,7 +145,7 @@ def test_what_is_not_placed_yet_is_pending_not_wrong(
     [
         (
             ("--node-policy", "binpak"),
-            "--node-policy: 'binpak' is no node policy; write one of best-fit, binpack, dot-product, fgd, first-fit,",
+            "--node-policy: 'binpak' is no node policy; write one of balanced-network, best-fit, binpack, dot-product,",
         ),
         (
             ("--gpu-policy", "binpack,topology"),

@@ -39,6 +39,15 @@ class Placement(Strict):
     devices: list[PlacedDevice]
 
 
+class Domain(Strict):
+    level: str
+    name: str
+    domains: int
+    fit: int
+    members: int
+    needed: int
+
+
 class Pending(Strict):
     namespace: str
     pod: str
@@ -48,6 +57,7 @@ class Pending(Strict):
     reasons: dict[str, int]
     nodes: dict[str, str]
     nearest: str | None
+    domain: Domain | None
 
 
 class Change(Strict):
@@ -96,9 +106,24 @@ class Summary(Strict):
     pods: int
     placed: int
     pending: int
+    evicted: int
     nodes_used: int
     gpus_used: int
     whole_gpus_free: Change
+
+
+class PodName(Strict):
+    namespace: str
+    pod: str
+
+
+class Eviction(Strict):
+    namespace: str
+    pod: str
+    node: str
+    by: PodName
+    reason: str
+    breaks_budget: bool
 
 
 class NotPlaced(Strict):
@@ -114,6 +139,7 @@ class PlanDocument(Strict):
     summary: Summary
     placements: list[Placement]
     pending: list[Pending]
+    evictions: list[Eviction]
     nodes: list[Node]
     warnings: list[str]
     errors: list[str]

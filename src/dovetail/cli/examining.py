@@ -21,10 +21,19 @@ from dovetail.kube.api.errors import ApiError, Forbidden, NotFound
 from dovetail.kube.api.kubeconfig import KubeconfigError, find
 from dovetail.kube.api.typed import TypedReader
 from dovetail.kube.conversion.seals import SEAL, Seals
+from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.conversion.settled import has_hami_plugin
 from dovetail.kube.conversion.settling import SETTLE_SECONDS
+from dovetail.kube.doctor.finding import Check, Finding, severity_of
+from dovetail.kube.doctor.from_files import gathered
+from dovetail.kube.doctor.gather import Gathered, gather
+from dovetail.kube.doctor.hami import HAMI_CHECKS, HamiSummary, read_hami, summary_of
+from dovetail.kube.doctor.records import RECORD_CHECKS
+from dovetail.kube.doctor.rights import LOCK_RIGHT, NEEDED_RIGHTS
+from dovetail.kube.doctor.survey import DEFAULT_ACCOUNT, Survey, asked_of, look
+from dovetail.kube.doctor.table import CHECKS, chosen, findings
 from dovetail.kube.files import documents
 from dovetail.kube.files.decode import decode
-from dovetail.kube.live.checkup import CHECKS, Finding, findings, look
 from dovetail.kube.live.lease import ROOT, Lease
 from dovetail.kube.live.reader import PodReader
 from dovetail.kube.objects import core as objects
@@ -32,6 +41,7 @@ from dovetail.kube.objects.problems import InputError, Problems, printable
 
 T = TypeVar("T")
 NO_KEY = "seals are not checked; name the scheduler's keys with --seal-key-file"
+HAMI = "hami"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,27 @@ class Examination:
     context: str | None = None
     seal_key_file: str | None = None
     lease: tuple[str, str] = ("kube-system", "dovetail-scheduler")
+    account: tuple[str, str] = DEFAULT_ACCOUNT
+    checks: tuple[str, ...] = ()  # names, or patterns such as card-*; () = all
+    origin: str = ""  # HAMI: the differences for a cluster that changes from HAMi
+
+    @property
+    def needs_more(self) -> bool:
+        """Whether a check looks at more than nodes and pods."""
+        records = {check.name for check in RECORD_CHECKS}
+        return any(check.name not in records for check in self.table)
+
+    @property
+    def table(self) -> tuple[Check, ...]:
+        """The checks to run. Raises Refused for an unknown name."""
+        table = HAMI_CHECKS if self.origin == HAMI else CHECKS
+        try:
+            return chosen(self.checks, table)
+        except LookupError as error:
+            known = ", ".join(check.name for check in table)
+            raise Refused(
+                f"--check {printable(str(error.args[0]))}: there is no such check; known are {known}"
+            ) from None
 
 
 @dataclass(slots=True)
@@ -52,6 +83,7 @@ class ExaminedObjects:
 
     nodes: list[objects.Node] = field(default_factory=list)
     pods: list[objects.Pod] = field(default_factory=list)
+    others: Gathered = field(default_factory=Gathered)
     remarks: list[str] = field(default_factory=list)  # parts that could not be read
 
 
@@ -60,22 +92,16 @@ class Examined:
     findings: list[Finding]
     counts: dict[str, int]
     remarks: list[str]
+    checks: tuple[Check, ...] = CHECKS
+    summary: HamiSummary | None = None  # with --from hami
 
 
 def examine(asked: Examination) -> Examined:
     """Read the cluster and run the checks. Raises Refused if the input is wrong or the cluster cannot be read."""
-    problems = Problems()
+    problems, checks = Problems(), asked.table
     try:
-        config, settings = settle(asked.asked, problems)
-        settings = with_vendors(settings, asked.asked.device_config or config.device_config, problems)
-        settings = with_seals(settings, asked.seal_key_file, problems)
-        if asked.seal_key_file and not settings.seals:
-            raise Refused(
-                f"--seal-key-file {asked.seal_key_file}: there is no such file; without it seals are not checked"
-            )
-        names = asked.names or (() if config.schedulers else tuple(settings.schedulers))
-        profiles = scheduler_profiles(config, settings, names, str(asked.asked.config))
-        found = _from_files(asked.asked, problems) if asked.asked.filenames else _live(asked, settings.seals)
+        profiles, settings = _settings(asked, problems)
+        found = _from_files(asked, problems) if asked.asked.filenames else _live(asked, settings.seals)
     except InputError as error:
         raise Refused(*(str(problem) for problem in error.problems)) from error
     except (KubeconfigError, ApiError) as error:
@@ -87,29 +113,66 @@ def examine(asked: Examination) -> Examined:
     remarks = [*(str(one) for one in problems.found() if one.severity != "note"), *found.remarks]
     if not settings.seals and any(SEAL in pod.metadata.annotations for pod in found.pods):
         remarks.append(NO_KEY)
-    seen = look(
-        PodReader(profiles),
-        found.nodes,
-        found.pods,
-        now=time.time(),
-        settle_seconds=0.0 if asked.asked.filenames else SETTLE_SECONDS,
-        seals=bool(settings.seals),
+    survey = _survey(asked, found, profiles, settings)
+    counts = {"nodes": len(found.nodes), "pods": len(survey.seen.held)}
+    result = findings(survey, checks)
+    summary = summary_of(survey, result) if asked.origin == HAMI else None
+    return Examined(result, counts, remarks, checks, summary)
+
+
+def _settings(asked: Examination, problems: Problems) -> tuple[dict[str, Settings], Settings]:
+    """The settings by scheduler name, and those of all."""
+    config, settings = settle(asked.asked, problems)
+    settings = with_vendors(settings, asked.asked.device_config or config.device_config, problems)
+    settings = with_seals(settings, asked.seal_key_file, problems)
+    if asked.seal_key_file and not settings.seals:
+        raise Refused(f"--seal-key-file {asked.seal_key_file}: there is no such file; without it seals are not checked")
+    names = asked.names or (() if config.schedulers else tuple(settings.schedulers))
+    return scheduler_profiles(config, settings, names, str(asked.asked.config)), settings
+
+
+def _survey(asked: Examination, found: ExaminedObjects, profiles: dict[str, Settings], settings: Settings) -> Survey:
+    now, live = time.time(), not asked.asked.filenames
+    settle_seconds, sealed = SETTLE_SECONDS if live else 0.0, bool(settings.seals)
+    reader = PodReader(profiles)
+    seen = look(reader, found.nodes, found.pods, now=now, settle_seconds=settle_seconds, seals=sealed)
+    others = found.others
+    return Survey(
+        seen,
+        tuple(found.nodes),
+        asked_of(reader, found.pods),
+        others.kinds,
+        complete=live,
+        now=now,
+        names=frozenset(profiles),
+        vendors=settings.vendors,
+        account=asked.account,
+        version=others.version,
+        missing=others.missing,
+        probes=others.probes,
+        served=others.served,
     )
-    return Examined(findings(seen), {"nodes": len(found.nodes), "pods": len(seen.held)}, remarks)
 
 
 def document(examined: Examined) -> dict[str, object]:
     """The findings as JSON."""
+    severities = severity_of(examined.checks)
+    summary = {} if examined.summary is None else {"from": HAMI, "differences": examined.summary._asdict()}
     return {
-        "checked": {**examined.counts, "checks": [check.name for check in CHECKS]},
-        "findings": [finding._asdict() for finding in examined.findings],
+        "checked": {**examined.counts, "checks": [check.name for check in examined.checks]},
+        **summary,
+        "findings": [{**one._asdict(), "severity": severities[one.check]} for one in examined.findings],
     }
 
 
-def _from_files(asked: ClusterOptions, problems: Problems) -> ExaminedObjects:
-    given = decode(documents.read(asked.filenames, problems, sys.stdin.buffer), problems)
+def _from_files(asked: Examination, problems: Problems) -> ExaminedObjects:
+    read = documents.read(asked.asked.filenames, problems, sys.stdin.buffer)
+    given = decode(read, problems)
     problems.stop_if_fatal()
-    return ExaminedObjects([item.value for item in given.of("Node")], [item.value for item in given.of("Pod")])
+    others = gathered(read, asked.account, problems)
+    return ExaminedObjects(
+        [item.value for item in given.of("Node")], [item.value for item in given.of("Pod")], others, others.remarks
+    )
 
 
 def _live(asked: Examination, seals: Seals) -> ExaminedObjects:
@@ -123,6 +186,12 @@ async def _read(asked: Examination, credentials: Credentials, seals: Seals) -> E
     async with Api(credentials) as api:
         result.nodes = await _list(api, "/api/v1/nodes", objects.Node, result)
         result.pods = await _list(api, "/api/v1/pods", objects.Pod, result)
+        locks = any(has_hami_plugin(node.metadata.annotations) for node in result.nodes)
+        if asked.needs_more:
+            result.others = await gather(api, asked.account, (*NEEDED_RIGHTS, LOCK_RIGHT) if locks else NEEDED_RIGHTS)
+            result.remarks += result.others.remarks
+        if asked.origin == HAMI:
+            await read_hami(api, result.others.kinds, result.remarks)
         if seals:
             seals.since = await _sealed_since(api, *asked.lease, result)
     return result

@@ -7,7 +7,9 @@ import os
 import signal
 import socket
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,28 @@ from dovetail.cli.errors import Refused
 from dovetail.cli.options import ClusterOptions
 from dovetail.cli.output.logs import Logger
 from dovetail.cli.settings import scheduler_profiles, settle, with_seals, with_vendors
+from dovetail.cli.webhook import pod_webhook, serving_webhook
+from dovetail.cli.webhook_options import WebhookAsked
+from dovetail.config import Config, PreemptionConfig, SignalsConfig, TracingConfig
 from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError
 from dovetail.kube.api.kubeconfig import KubeconfigError, find
+from dovetail.kube.conversion.measured import SERIES_LABELS, Labels
+from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.journal.recorder import NoJournal
+from dovetail.kube.journal.writer import MIB, Limits
+from dovetail.kube.live import heap
 from dovetail.kube.live.election import Terms
+from dovetail.kube.live.hami_lock import OLD
+from dovetail.kube.live.journaled import JournalOptions
+from dovetail.kube.live.metrics.hami import HamiMetricsOptions
+from dovetail.kube.live.rights import PreemptionOptions
 from dovetail.kube.live.service import LiveScheduler, Lost, Options
+from dovetail.kube.live.signal_sources import QUERIES, PrometheusOptions, SignalOptions
+from dovetail.kube.live.tracing import tracing
 from dovetail.kube.live.warm import Workshop
+from dovetail.kube.live.webhook_view import LiveCluster
 from dovetail.kube.log import ERROR, WARNING, Level
 from dovetail.kube.objects.problems import InputError, Problems
 
@@ -37,6 +54,7 @@ class LiveOptions:
 
     asked: ClusterOptions
     names: tuple[str, ...] = ()
+    default_name: str = DEFAULT_NAME  # where neither these nor the configuration name a scheduler
     kubeconfig: Path | None = None
     context: str | None = None
     hami_lock: str = "auto"
@@ -52,12 +70,22 @@ class LiveOptions:
     binds_at_once: int = 64
     listen: str = ""
     metrics_auth: str = "none"
+    webhook: WebhookAsked = field(default_factory=WebhookAsked)
+    hami_metrics: str | None = None  # None: as the configuration says
     json_logs: bool = False
     log_level: str = "info"
     interpreted: bool = False
+    preempts: bool = True
+    journal: tuple[str, int, float] | None = None  # folder, MiB, days
+    hami_lock_seconds: float = OLD
+    api_seconds: float = 30.0  # for one request to the API server
 
 
-def run(asked: LiveOptions) -> int:
+# What is served beside the scheduler, while it runs.
+Beside = Callable[[LiveScheduler, Logger], AbstractAsyncContextManager[None]]
+
+
+def run(asked: LiveOptions, beside: Beside | None = None) -> int:
     log = Logger(Level[asked.log_level.upper()], as_json=asked.json_logs)
     problems = Problems()
     try:
@@ -65,7 +93,10 @@ def run(asked: LiveOptions) -> int:
         settings = with_vendors(settings, asked.asked.device_config or config.device_config, problems)
         settings = with_seals(settings, asked.seal_key_file, problems)
         profiles = scheduler_profiles(
-            config, settings, asked.names or _default_names(config.schedulers), str(asked.asked.config)
+            config,
+            settings,
+            asked.names or _default_names(config.schedulers, asked.default_name),
+            str(asked.asked.config),
         )
         connection = find(os.environ, kubeconfig=asked.kubeconfig, context=asked.context)
     except InputError as error:
@@ -76,7 +107,18 @@ def run(asked: LiveOptions) -> int:
         log(str(problem), WARNING, object=problem.where, field=problem.field)
     for doubt in connection.doubts:
         log(doubt, max(WARNING, Level[asked.log_level.upper()]))  # printed at every level
-    options = Options(
+    options = _options(asked, config, settings, profiles)
+    try:
+        observed = ObservedOptions(hami_metrics_options(config, asked.hami_metrics), beside, config.tracing)
+        return asyncio.run(_serve(asked, Credentials(connection, environ=os.environ), options, observed, log))
+    except (ApiError, KubeconfigError) as error:
+        raise Refused(str(error)) from error
+    except NoJournal as error:
+        raise Refused(f"--journal: {error}") from error
+
+
+def _options(asked: LiveOptions, config: Config, settings: Settings, profiles: Mapping[str, Settings]) -> Options:
+    return Options(
         identity=asked.identity or socket.gethostname(),
         profiles=profiles,
         arguments=config.policy_arguments,
@@ -84,6 +126,7 @@ def run(asked: LiveOptions) -> int:
         lease=asked.lease[1],
         terms=Terms.of(asked.lease_seconds),
         hami_lock=asked.hami_lock,
+        hami_lock_seconds=asked.hami_lock_seconds,
         at_once=asked.binds_at_once,
         settle_seconds=asked.settle_seconds,
         audit_seconds=asked.audit_seconds,
@@ -91,11 +134,46 @@ def run(asked: LiveOptions) -> int:
         nodes=tuple(map(_label, asked.nodes)),
         peer_namespaces=asked.peer_namespaces,
         any_names=asked.any_names,
+        journal=journal_in(asked.journal),
+        **_of_config(config, asked.preempts),
     )
-    try:
-        return asyncio.run(_serve(asked, Credentials(connection, environ=os.environ), options, log))
-    except (ApiError, KubeconfigError) as error:
-        raise Refused(str(error)) from error
+
+
+def _of_config(config: Config, preempts: bool) -> dict[str, Any]:
+    """The options that only the configuration file has."""
+    preemption = preemption_options(config.preemption, preempts)
+    after = config.gangs.release_after_seconds
+    release_after = None if after == "never" else after
+    return {"preemption": preemption, "signals": signal_options(config.signals), "release_after": release_after}
+
+
+def journal_in(asked: tuple[str, int, float] | None) -> JournalOptions | None:
+    if asked is None:
+        return None
+    folder, mib, days = asked
+    return JournalOptions(Path(folder), Limits(mib * MIB, days * 86_400.0))
+
+
+def preemption_options(config: PreemptionConfig, wanted: bool) -> PreemptionOptions:
+    enabled = config.enabled and wanted
+    return PreemptionOptions(
+        enabled, config.other_schedulers, config.minimum_run_seconds, config.keep_places_after_seconds
+    )
+
+
+def signal_options(config: SignalsConfig) -> SignalOptions:
+    given, prometheus = config.prometheus, None
+    if given is not None:
+        usual = SERIES_LABELS
+        labels = Labels(
+            tuple(given.node_labels) or usual.node,
+            tuple(given.card_labels) or usual.card,
+            tuple(given.index_labels) or usual.index,
+        )
+        token, ca = (Path(file) if file is not None else None for file in (given.token_file, given.ca_file))
+        prometheus = PrometheusOptions(given.url, {**QUERIES, **given.queries}, labels, token, ca)
+    every, stale, window = config.every_seconds, config.stale_after_seconds, config.window_seconds
+    return SignalOptions(config.metrics_api, prometheus, every, stale, window)
 
 
 def _label(text: str) -> tuple[str, str]:
@@ -105,32 +183,56 @@ def _label(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _default_names(configured: Any) -> tuple[str, ...]:
-    return () if configured else (DEFAULT_NAME,)
+def _default_names(configured: Any, name: str) -> tuple[str, ...]:
+    return () if configured else (name,)
 
 
-async def _serve(asked: LiveOptions, credentials: Credentials, options: Options, log: Logger) -> int:
+@dataclass(frozen=True, slots=True)
+class ObservedOptions:
+    """What the scheduler shows of itself, and what is served beside it."""
+
+    hami: HamiMetricsOptions
+    beside: Beside | None
+    tracing: TracingConfig
+
+
+def hami_metrics_options(config: Config, wanted: str | None) -> HamiMetricsOptions:
+    """`wanted`: off, on or legacy of the command line, which goes before the configuration."""
+    word = wanted or config.metrics.hami
+    return HamiMetricsOptions(word != "off", word == "legacy", config.metrics.hami_cards)
+
+
+async def _serve(
+    asked: LiveOptions, credentials: Credentials, options: Options, observed: ObservedOptions, log: Logger
+) -> int:
+    heap.keep_compact()
     make = None if asked.interpreted else Workshop(kernel_cache.prepare_for_now()).make
     for notice in own_folder.notices():
         log(notice, WARNING)
-    async with Api(credentials, connections=asked.binds_at_once + BESIDE) as api:
+    async with Api(credentials, connections=asked.binds_at_once + BESIDE, timeout=asked.api_seconds) as api:
         service = LiveScheduler(api, options, now=time.time, log=log, make_kernels=make)
+        service.tracing = traces = tracing(observed.tracing.endpoint, observed.tracing.sample, os.environ, log)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, service.stop)
         log(f"starting as {', '.join(options.profiles)}; the API server is {credentials.connection.server}")
-        async with _listening(asked, api, service, log):
+        webhook = pod_webhook(asked.webhook, options.profiles, LiveCluster(service))
+        serving = serving_webhook(asked.webhook, webhook, api, log)
+        beside = observed.beside(service, log) if observed.beside is not None else nullcontext()
+        async with _listening(asked, api, service, observed, log), beside, serving:
             try:
                 await service.run()
             except Lost as error:
                 log(f"stopped: {error}", ERROR)
                 return LOST
+    if traces is not None:
+        traces.close()
     log("stopped")
     log.flush()
     return STOPPED
 
 
-def _listening(asked: LiveOptions, api: Api, service: LiveScheduler, log: Logger) -> Any:
+def _listening(asked: LiveOptions, api: Api, service: LiveScheduler, observed: ObservedOptions, log: Logger) -> Any:
     from dovetail.kube.live.health import listening
     from dovetail.kube.live.metrics_auth import Reviews
 
@@ -138,4 +240,4 @@ def _listening(asked: LiveOptions, api: Api, service: LiveScheduler, log: Logger
     if asked.listen and not port.isdecimal():
         raise Refused(f"--listen: {asked.listen!r} is not HOST:PORT, such as 127.0.0.1:9396")
     reviews = Reviews(api, log) if asked.metrics_auth == "apiserver" else None
-    return listening(host or "127.0.0.1", int(port) if asked.listen else None, service, log, reviews)
+    return listening(host or "127.0.0.1", int(port) if asked.listen else None, service, log, reviews, observed.hami)

@@ -16,15 +16,23 @@ import click
 from dovetail import __version__
 from dovetail.cli.commands.compare import compare
 from dovetail.cli.commands.completion import completion
+from dovetail.cli.commands.config import config
 from dovetail.cli.commands.demo import demo
 from dovetail.cli.commands.doctor import doctor
 from dovetail.cli.commands.explain import explain
+from dovetail.cli.commands.extender import extender
 from dovetail.cli.commands.generate import generate
+from dovetail.cli.commands.get import get
+from dovetail.cli.commands.journal import journal
 from dovetail.cli.commands.plan import plan
 from dovetail.cli.commands.policies import policies
 from dovetail.cli.commands.replay import replay
 from dovetail.cli.commands.scheduler import scheduler
+from dovetail.cli.commands.shadow import shadow
+from dovetail.cli.commands.snapshot import snapshot
+from dovetail.cli.commands.top import top
 from dovetail.cli.commands.warm import warm
+from dovetail.cli.commands.webhook import webhook
 from dovetail.cli.ending import end
 from dovetail.cli.errors import BAD_INPUT, BUG, INTERRUPTED, Refused
 from dovetail.cli.output.terminal import echo, say
@@ -59,7 +67,27 @@ def cli(debug: bool) -> None:
     """
 
 
-for command in (demo, plan, explain, scheduler, doctor, replay, compare, generate, policies, warm, completion):
+for command in (
+    demo,
+    plan,
+    explain,
+    get,
+    top,
+    snapshot,
+    scheduler,
+    extender,
+    webhook,
+    doctor,
+    journal,
+    shadow,
+    replay,
+    compare,
+    generate,
+    policies,
+    config,
+    warm,
+    completion,
+):
     cli.add_command(command)
 
 
@@ -95,7 +123,7 @@ def _tell(
 
 def _run(arguments: list[str]) -> int:
     try:
-        code = cli.main(arguments, prog_name="dovetail", standalone_mode=False, obj=tuple(arguments))
+        code = cli.main(arguments, prog_name=_called(), standalone_mode=False, obj=tuple(arguments))
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:
@@ -121,6 +149,11 @@ def _run(arguments: list[str]) -> int:
             return BAD_INPUT
         _report(error, "--debug" in arguments or bool(os.environ.get("DOVETAIL_DEBUG")))
         return BUG
+
+
+def _called() -> str:
+    """The name by which users call us: `kubectl dovetail` where kubectl has found us as its plugin."""
+    return "kubectl dovetail" if os.path.basename(sys.argv[0]).startswith("kubectl-") else "dovetail"
 
 
 def _drop_output() -> None:

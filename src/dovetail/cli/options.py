@@ -30,6 +30,11 @@ class ClusterOptions:
     unknown_pod_group: str | None = None
     allowed_policies: tuple[str, ...] = ()
     strict: bool = False
+    preemption: bool = True
+    live: bool = False  # the cluster of a kubeconfig, beside the files
+    kubeconfig: str | None = None
+    context: str | None = None
+    scheduler_names: tuple[str, ...] = ()
 
 
 def _set_color(context: click.Context, _parameter: click.Parameter, value: str) -> None:
@@ -96,16 +101,28 @@ _context_option = click.option(
     "--context", metavar="NAME", help="A context of the kubeconfig other than the current one."
 )
 
+_live_option = click.option(
+    "--live", is_flag=True, help="Read the cluster of your kubeconfig; manifests of -f are added to it."
+)
+_scheduler_name_option = click.option(
+    "--scheduler-name",
+    "scheduler_names",
+    metavar="NAME",
+    multiple=True,
+    help="Of a live cluster or a snapshot, pods that wait for this spec.schedulerName are placed (default: the names of"
+    " --config, of the running Dovetail, or dovetail). Repeat it.",
+)
+
 _CLUSTER_OPTIONS = (
     click.option(
         "-f",
         "--filename",
         "filenames",
         multiple=True,
-        required=True,
         metavar="FILE",
         type=click.Path(exists=False, allow_dash=True),
-        help="Manifests, YAML or JSON: a file, a folder, or - for stdin. Repeat it; the order does not matter.",
+        help="Manifests, YAML or JSON, or a snapshot: a file, a folder, or - for stdin. Repeat it; the order does not"
+        " matter.",
     ),
     click.option(
         "-n",
@@ -144,6 +161,13 @@ _CLUSTER_OPTIONS = (
         is_flag=True,
         help="Mistakes such as unknown fields and misspelt annotations are errors: exit code 2.",
     ),
+    click.option(
+        "--no-preemption",
+        "preemption",
+        flag_value=False,
+        default=True,
+        help="Stop no running pods for pods of a higher priority.",
+    ),
     unknown_pod_group_option,
     engine_option,
     output_option,
@@ -151,9 +175,83 @@ _CLUSTER_OPTIONS = (
 )
 
 
+_JOURNAL_OPTIONS = (
+    click.option(
+        "--journal",
+        envvar="DOVETAIL_JOURNAL",
+        show_envvar=True,
+        metavar="DIR",
+        type=click.Path(),
+        help="Write all inputs of decisions to files in this folder, so that they can be repeated (dovetail journal).",
+    ),
+    click.option(
+        "--journal-size",
+        metavar="MIB",
+        type=click.IntRange(16, 1_048_576),
+        default=512,
+        show_default=True,
+        help="Room for the journal on disk; the oldest files go first.",
+    ),
+    click.option(
+        "--journal-days",
+        metavar="DAYS",
+        type=click.FloatRange(0.001, 3650),
+        default=14,
+        show_default=True,
+        help="Age at which files of the journal go.",
+    ),
+)
+
+
+def journal_options(function: Function) -> Function:
+    """Add the options of the flight recorder."""
+    for option in reversed(_JOURNAL_OPTIONS):
+        function = option(function)
+    return function
+
+
 def connection_options(function: Function) -> Function:
     """Add the options that select a live cluster."""
     return _kubeconfig_option(_context_option(function))
+
+
+def live_options(function: Function) -> Function:
+    """Add the options of a command that reads files, a live cluster, or both."""
+    return _live_option(connection_options(_scheduler_name_option(function)))
+
+
+_BOARD_OPTIONS = (
+    click.option(
+        "-f",
+        "--filename",
+        "filenames",
+        multiple=True,
+        metavar="FILE",
+        type=click.Path(exists=False, allow_dash=True),
+        help="Read a snapshot or manifests instead of a cluster: a file, a folder, or - for stdin. Repeat it.",
+    ),
+    _kubeconfig_option,
+    _context_option,
+    click.option("-n", "--namespace", metavar="NAME", help="A namespace other than that of your context."),
+    click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces."),
+    _scheduler_name_option,
+    click.option(
+        "--config",
+        envvar="DOVETAIL_CONFIG",
+        show_envvar=True,
+        metavar="FILE",
+        type=click.Path(),
+        help="The scheduler's configuration: its scheduler names, queues and topology.",
+    ),
+    click.option("--device-config", metavar="FILE", type=click.Path(), help="HAMi's device-config.yaml."),
+)
+
+
+def board_options(function: Function) -> Function:
+    """Add the options of a command that shows the state of a cluster."""
+    for option in reversed(_BOARD_OPTIONS):
+        function = option(function)
+    return function
 
 
 def cluster_options(function: Function) -> Function:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -13,23 +13,24 @@ from dovetail.cli.errors import ALL_PLACED, BAD_INPUT, SOMETHING_PENDING, Refuse
 from dovetail.cli.options import ClusterOptions
 from dovetail.cli.output.terminal import tell_unused_folders
 from dovetail.cli.settings import settle, with_vendors
+from dovetail.cli.sources import GatheredInput, clock, gather
 from dovetail.engine.kernel.build import builder
 from dovetail.engine.kernel.collector import collector_off
 from dovetail.kube.conversion import cluster
 from dovetail.kube.conversion.cluster import ClusterInput
-from dovetail.kube.files import documents
+from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.files.decode import NotPlaced
 from dovetail.kube.objects.problems import InputError, Problem, Problems
 from dovetail.model.events import Warn
 from dovetail.model.reason import Reason
 from dovetail.policies.titles import policy_title
+from dovetail.policies.yielding import YIELD_BY_PRIORITY
 from dovetail.whatif import plan as whatif
 from dovetail.whatif.plan import Plan
 from dovetail.whatif.situation import EngineOptions, compiled_profiles
 
 MOST_COMPLAINTS = 20
 COMPILE_SECONDS = 15  # per kernel, measured on two cores
-CLUSTER_SCOPED = frozenset({"Node", "Namespace", "PriorityClass", "RuntimeClass"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,21 @@ class Case:
     config: str = ""  # the file of the arguments, for error messages
     device_resources: tuple[str, ...] = ()  # counted by cards, not by the node's allocatable
     existing: frozenset[str] = frozenset()  # uids of pods that the API server has accepted
+    preempts: bool = True  # running pods may be stopped for others
+    minimum_run: float = 0.0  # seconds that a pod runs before it may be stopped
+    now: float = 0.0  # seconds since the epoch
 
     @property
     def options(self) -> EngineOptions:
-        return EngineOptions(self.arguments, self.engine, self.device_resources)
+        yielding = YIELD_BY_PRIORITY if self.preempts else None
+        return EngineOptions(
+            self.arguments,
+            self.engine,
+            self.device_resources,
+            yielding=yielding,
+            minimum_run=self.minimum_run,
+            now=self.now,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,27 +77,47 @@ def of_severity(problems: Sequence[Problem], severity: str) -> list[str]:
     return [str(problem) for problem in problems if problem.severity == severity]
 
 
-@collector_off()
 def read(asked: ClusterOptions, stdin: IO[bytes] | None = None) -> Case:
     """Read everything that the command line names. Raises Refused with all problems at once."""
+    return read_sources(asked, lambda settings, problems: gather(asked, settings, problems, stdin or sys.stdin.buffer))[
+        0
+    ]
+
+
+@collector_off()
+def read_sources(
+    asked: ClusterOptions, sources: Callable[[Settings, Problems], GatheredInput]
+) -> tuple[Case, GatheredInput]:
+    """As `read`, with the documents."""
     problems = Problems(asked.strict)
     config, settings = settle(asked, problems)
     try:
         settings = with_vendors(settings, asked.device_config or config.device_config, problems)
-        found = documents.read(asked.filenames, problems, stdin or sys.stdin.buffer)
-        if not found:
+        input_ = sources(settings, problems)
+        if not input_.documents:
             problems.stop_if_fatal()
             raise Refused("there is nothing to plan:", *(str(problem) for problem in problems.found()))
-        if asked.namespace:
-            found = tuple(_in_namespace(document, asked.namespace) for document in found)
-        given = cluster.load(found, settings, problems)
+        settings = input_.settings(settings)
+        given = cluster.load(input_.documents, settings, problems, everything=input_.complete)
     except InputError as error:
         raise _refused(error) from error
+    found = input_.documents
     counted = tuple(settings.vendors.by_count)
     pods = {document.where: document.uid for document in found if document.kind == "Pod" and document.uid}
     if not asked.strict:
         given = dataclasses.replace(given, problems=tuple(_demoted(problem, pods) for problem in given.problems))
-    return Case(given, config.policy_arguments, asked.engine, asked.config or "", counted, frozenset(pods.values()))
+    case = Case(
+        given,
+        config.policy_arguments,
+        asked.engine,
+        asked.config or "",
+        counted,
+        frozenset(pods.values()),
+        asked.preemption and config.preemption.enabled,
+        config.preemption.minimum_run_seconds,
+        clock() if input_.taken is None else input_.taken,
+    )
+    return case, input_
 
 
 def _demoted(problem: Problem, existing: Collection[str]) -> Problem:
@@ -145,6 +177,7 @@ def plan(case: Case) -> PlanReport:
         made.before,
         made.after,
         made.warnings,
+        made.evictions,
         warned(case, made.warnings),
         given.ignored,
         given.not_placed,
@@ -157,13 +190,6 @@ def exit_code(plan: PlanReport) -> int:
     if any(pod.uid not in plan.existing for pod in invalid) or plan.said("error"):
         return BAD_INPUT
     return SOMETHING_PENDING if plan.pending or plan.not_placed else ALL_PLACED
-
-
-def _in_namespace(document: documents.Document, namespace: str) -> documents.Document:
-    metadata = document.body.get("metadata")
-    if document.kind in CLUSTER_SCOPED or not isinstance(metadata, dict) or metadata.get("namespace"):
-        return document
-    return dataclasses.replace(document, body={**document.body, "metadata": {**metadata, "namespace": namespace}})
 
 
 def _refused(error: InputError) -> Refused:

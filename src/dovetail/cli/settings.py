@@ -16,6 +16,8 @@ from dovetail.kube.conversion.gangs import WAIT
 from dovetail.kube.conversion.policies import PolicyError, not_used, parse_device_policy, parse_node_policy
 from dovetail.kube.conversion.seals import SealKeyError, Seals, keys_from
 from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.conversion.topology_rules import is_node_label
+from dovetail.kube.objects.bounds import TOPOLOGY_LEVELS
 from dovetail.kube.objects.problems import Problems
 from dovetail.model.pod import DEFAULT_PROFILE, PreferenceWeights, Profile
 from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
@@ -24,6 +26,7 @@ KNOWN = Settings(
     node_policies=frozenset(NODE_POLICIES),
     device_policies=frozenset(DEVICE_POLICIES),
     joint_policies=frozenset(name for name, policy in NODE_POLICIES.items() if policy.offer is not None),
+    fallbacks={name: policy.fallback for name, policy in NODE_POLICIES.items() if policy.fallback},
 )
 
 
@@ -51,7 +54,21 @@ def settle(asked: ClusterOptions, problems: Problems) -> tuple[configuration.Con
     settings = dataclasses.replace(KNOWN, profile=profile, cpu_profile=cpu_profile, webhooks_schedulers=schedulers)
     own = frozenset(config.schedulers) or KNOWN.schedulers
     allowed = _allowed(asked, config)
-    return config, dataclasses.replace(settings, unknown_group=unknown_group, schedulers=own, allowed_policies=allowed)
+    settings = dataclasses.replace(settings, unknown_group=unknown_group, schedulers=own, allowed_policies=allowed)
+    own_queues, half_life = configuration.queues(config, str(asked.config)), config.queue_half_life_seconds
+    settings = dataclasses.replace(settings, queues=own_queues, queue_half_life=half_life)
+    vendors = settings.vendors.with_gpushare_unit(config.gpushare_memory_unit)
+    return config, dataclasses.replace(settings, vendors=vendors, topology=_topology(config, str(asked.config)))
+
+
+def _topology(config: configuration.Config, source: str) -> tuple[str, ...]:
+    """The levels of the configuration. Raises Refused for a level that is no node label."""
+    for number, label in enumerate(config.topology):
+        if not is_node_label(label) or label in config.topology[:number]:
+            raise Refused(f"{source}: topology[{number}]: {label!r} is no node label, or stands there twice")
+    if len(config.topology) > TOPOLOGY_LEVELS.most:
+        raise Refused(f"{source}: topology: {TOPOLOGY_LEVELS.exceeded(len(config.topology))}")
+    return tuple(config.topology)
 
 
 def with_seals(settings: Settings, path: str | None, problems: Problems) -> Settings:
@@ -95,7 +112,7 @@ def with_vendors(settings: Settings, path: str | None, problems: Problems) -> Se
         text = files.read_input(path, files.MAX_SETTINGS_BYTES).decode("utf-8")
     except (OSError, ValueError) as error:
         raise Refused(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    vendors = read_device_config(path, text, problems)
+    vendors = read_device_config(path, text, problems, settings.vendors)
     problems.stop_if_fatal()
     return dataclasses.replace(settings, vendors=vendors)
 

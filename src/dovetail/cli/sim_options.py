@@ -40,11 +40,14 @@ class Wanted:
     skip_bad: bool = False
     speed: str | None = None
     restart_cost: float | None = None
+    preemption: str | None = None
+    queues: tuple[Path, ...] = ()
+    quota: str | None = None
 
-    def check(self, files: bool, generated: bool, orders: bool) -> None:
+    def check(self, files: bool, generated: bool) -> None:
         """Raise Refused for options that would have no effect in this mode, and for values out of range."""
         if self.mode == "time":
-            wrong = {"--order": orders, "--ratio": self.ratio is not None}
+            wrong = {"--ratio": self.ratio is not None}
             reason = "is for --mode inflation; in time mode jobs arrive when the trace says"
         else:
             wrong = {
@@ -52,6 +55,9 @@ class Wanted:
                 "--compress": self.compress is not None,
                 "--speed": self.speed is not None,
                 "--restart-cost": self.restart_cost is not None,
+                "--preemption": self.preemption is not None,
+                "--queues": bool(self.queues),
+                "--quota": self.quota is not None,
             }
             reason = "is for --mode time; add it"
         for option, given in wrong.items():
@@ -153,7 +159,7 @@ _SIM_OPTIONS = (
     click.option(
         "--cluster",
         metavar="SPEC",
-        help="Machines of generated jobs: COUNTxMODEL:GPUS, separated by commas.  [default: as `generate`]",
+        help="Machines of generated jobs: COUNTxMODEL:GPUS@RACK, separated by commas.  [default: as `generate`]",
     ),
     click.option(
         "--ratio",
@@ -184,6 +190,25 @@ _SIM_OPTIONS = (
         type=float,
         metavar="SECONDS",
         help="In time mode: how long a job that is resumed or moved does no work.  [default: 0]",
+    ),
+    click.option(
+        "--preemption",
+        metavar="NAME|none",
+        help="In time mode: by which policy running jobs are stopped for others. `compare` takes several, by commas."
+        "  [default: none]",
+    ),
+    click.option(
+        "--queues",
+        multiple=True,
+        type=_FILE,
+        metavar="FILE|none",
+        help="In time mode: ElasticQuotas or Queues as manifests, or a configuration with queues; each is for the"
+        " tenant of its name. `compare` takes several.",
+    ),
+    click.option(
+        "--quota",
+        metavar="NAME",
+        help="With --queues: the quota policy of all queues, instead of their own. `compare` takes several, by commas.",
     ),
     click.option("--learn", is_flag=True, help="Policies learn which pods are typical; else they are told."),
     engine_option,

@@ -49,9 +49,10 @@ _FILE = click.Path(path_type=Path)
     "--order",
     "orders",
     multiple=True,
-    metavar="FILE",
+    metavar="FILE|NAME",
     type=_FILE,
-    help="Published orders (.npz), one for each trace; {trace} in the name stands for the trace's.",
+    help="Published orders (.npz), one for each trace; {trace} in the name stands for the trace's. In time mode: names"
+    " of queue orders, separated by commas.",
 )
 @click.option(
     "--policy",
@@ -106,30 +107,31 @@ def compare(
       dovetail compare
       dovetail compare --policy best-fit,fgd,binpack/spread --baseline best-fit --seeds 1-20 --report policies.html
       dovetail compare --mode time --jobs 2000 --seeds 1-5 --policy binpack,fgd
+      dovetail compare --mode time --policy fgd --preemption none,priority --restart-cost 300
       dovetail compare --nodes nodes.csv --trace monday.csv --trace friday.csv --plot week.svg
       dovetail compare --nodes N.csv --trace openb_pod_list_default.csv --order 'openb_order_{trace}.npz' -o json
       dovetail compare --on dask://head:8786 --seeds 1-200
     """
     asked = Wanted(**wanted)
     names, wanted_seeds = _policies(policies, baseline), parse_seeds(seeds)
+    named, orders = (tuple(map(str, orders)), ()) if asked.mode == "time" else ((), orders)
     sources = _sources(traces or (Path(GENERATED),), nodes, orders)
     check_targets(plot, report)
-    files, generated = any(pods for pods, _, _ in sources), any(pods is None for pods, _, _ in sources)
-    asked.check(files, generated, bool(orders))
+    asked.check(any(pods for pods, _, _ in sources), any(pods is None for pods, _, _ in sources))
     with progress("Reading"):
-        from dovetail.cli import sim_files
+        from dovetail.cli import sim_files, sim_rights
         from dovetail.cli.output import comparison as compare_output
         from dovetail.sim.compare import RunResults, plan
 
         with sim_files.refusals():
             cases, left_out = sim_files.read_cases([_files(source) for source in sources], asked)
-            findings = RunResults(plan(cases, names, wanted_seeds, asked.setting()))
+            rights = sim_rights.regimes(named, asked, several=True)
+            findings = RunResults(plan(cases, names, wanted_seeds, asked.setting(), rights))
     with sim_files.refusals():
         complete = _run(findings, on, workers, no_cache)
-        base = baseline or names[0]
         if findings.found:
-            echo_styled(compare_output.text(findings, base, output, left_out))
-            sim_files.write_pictures(findings.results, plot, report, base)
+            echo_styled(compare_output.text(findings, names[0], output, left_out))
+            sim_files.write_pictures(findings.results, plot, report, names[0])
     if not complete:
         for line in compare_output.missing_lines(findings):
             say(line)

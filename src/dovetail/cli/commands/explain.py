@@ -8,13 +8,14 @@ import click
 
 from dovetail.cli.ending import ends_soon
 from dovetail.cli.errors import ALL_PLACED, BAD_INPUT, SOMETHING_PENDING
-from dovetail.cli.options import ClusterOptions, cluster_options
+from dovetail.cli.options import ClusterOptions, cluster_options, live_options
 from dovetail.cli.output.progress import progress
 from dovetail.cli.output.terminal import echo, echo_styled, say
 
 
 @click.command(short_help="Why a pod lands where it does, or why it waits.")
 @click.argument("target", nargs=-1, required=True, metavar="[pod] NAME")
+@live_options
 @cluster_options
 @click.pass_context
 def explain(context: click.Context, /, target: tuple[str, ...], output: str, **asked: Any) -> None:
@@ -23,10 +24,12 @@ def explain(context: click.Context, /, target: tuple[str, ...], output: str, **a
     For a placed pod: the scores of the runners-up. For a pending one: what every node lacks, and the smallest single
     change that would place it. The change has been tried, not guessed.
 
-    NAME is a pod, or a workload, which stands for its first pending pod.
+    NAME is a pod, or a workload, which stands for its first pending pod. Without -f, the cluster is that of your
+    kubeconfig, and the answer is the one that the running scheduler writes as the pod's condition.
 
     \b
     Examples:
+      dovetail explain pod train-0 -n ml
       dovetail explain summariser -n search -f examples/what-if
       dovetail explain pod demo-a-0 -f examples/demo/cluster.yaml -f examples/demo/demo-a.yaml
       kubectl get nodes,pods -A -o yaml | dovetail explain deployment/web -f - -f web.yaml -o wide
@@ -41,6 +44,7 @@ def explain(context: click.Context, /, target: tuple[str, ...], output: str, **a
         from dovetail.model.reason import Reason
 
         wanted = explaining.parse_target(target, asked["namespace"])
+        asked["live"] = asked["live"] or not asked["filenames"]
         case = planning.read(ClusterOptions(**asked))
     with progress(planning.activity(case)):
         answer = explaining.answer(case, wanted)

@@ -30,6 +30,7 @@ HELP_TEXTS = {
     "share": "Share of the jobs that want a part of one GPU.",
     "multi_gpu": "Share of the jobs that want 2, 4 or 8 GPUs. The rest wants one GPU for itself.",
     "gangs": "Share of the whole-GPU jobs that are 2 to 8 pods which run together or not at all.",
+    "one_rack": "Share of these gangs whose pods must be in one rack.",
     "constrained": "Share of the GPU jobs that name the models they accept.",
     "gpu_memory": "Share of the jobs with a part of a GPU that ask for GPU memory, too.",
     "median_seconds": "Half of the jobs run shorter.",
@@ -66,7 +67,8 @@ def _flag(name: str) -> str:
 @click.option(
     "--cluster",
     metavar="SPEC",
-    help="Machines: COUNTxMODEL:GPUS, separated by commas; COUNTxCPU has no GPU.  [default: 64 nodes, see above]",
+    help="Machines: COUNTxMODEL:GPUS, separated by commas; COUNTxCPU has no GPU; @8x4: racks of 8, "
+    "blocks of 4 racks.  [default: 64 nodes, see above]",
 )
 @click.option("--nodes", metavar="FILE", type=click.Path(path_type=Path), help="Machines of a file instead.")
 @_workload_options

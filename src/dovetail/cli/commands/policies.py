@@ -20,6 +20,7 @@ def policies(output: str) -> None:
       hami.io/node-scheduler-policy: binpack      or  dovetail.dev/node-policy
       hami.io/gpu-scheduler-policy: spread        or  dovetail.dev/gpu-policy
 
+    They are grouped by purpose; -o json adds the source, when to use a policy (use) and when not (avoid).
     GPU policies can be chained: binpack,numa. A joint policy is named like a node policy and chooses the GPUs, too.
 
     \b
@@ -29,8 +30,10 @@ def policies(output: str) -> None:
     """
     from dovetail.cli.output import encoding, table
     from dovetail.model.pod import DEFAULT_PROFILE
+    from dovetail.policies.purposes import CARD_PURPOSES, NODE_PURPOSES, PURPOSES
     from dovetail.policies.table import DEVICE_POLICIES, NODE_POLICIES
 
+    purposes = {"node": NODE_PURPOSES, "gpu": CARD_PURPOSES}
     defaults = {"node": DEFAULT_PROFILE.node, "gpu": DEFAULT_PROFILE.device[0]}
     joint = {name for name, row in NODE_POLICIES.items() if row.offer is not None}
     rows = [("node", row.name, row.sentence) for row in NODE_POLICIES.values()]
@@ -43,6 +46,7 @@ def policies(output: str) -> None:
                 "default": defaults[axis] == name,
                 "joint": axis == "node" and name in joint,
                 "sentence": sentence,
+                **purposes[axis][name]._asdict(),
             }
             for axis, name, sentence in rows
         ]
@@ -50,9 +54,14 @@ def policies(output: str) -> None:
         return
     for axis, title in (("node", "NODE POLICY"), ("gpu", "GPU POLICY")):
         shown = [
-            (f"{name} (default)" if defaults[axis] == name else f"{name} (joint)" if name in joint else name, sentence)
+            (
+                purposes[axis][name].purpose,
+                f"{name} (default)" if defaults[axis] == name else f"{name} (joint)" if name in joint else name,
+                sentence,
+            )
             for of, name, sentence in rows
             if of == axis
         ]
-        echo_styled(table.render((title, "WHAT IT PREFERS"), shown))
+        shown.sort(key=lambda row: PURPOSES.index(row[0]))
+        echo_styled(table.render(("PURPOSE", title, "WHAT IT PREFERS"), shown))
         echo()

@@ -32,9 +32,9 @@ _FILE = click.Path(path_type=Path)
 @click.option("--nodes", metavar="FILE", type=_FILE, help="Machines of a file.")
 @click.option(
     "--order",
-    metavar="FILE",
+    metavar="FILE|NAME",
     type=_FILE,
-    help="Published orders of arrival (.npz); without, the seed draws one.",
+    help="Published orders of arrival (.npz); without, the seed draws one. In time mode: the name of a queue order.",
 )
 @click.option(
     "--seed",
@@ -74,15 +74,18 @@ def replay(
       dovetail replay --policy binpack/spread --jobs 2000 --cluster 8xA100-SXM4-80GB:8
       dovetail replay --nodes nodes.csv --pods jobs.csv --seed 7 --report fgd.html
       dovetail replay --nodes nodes.csv --pods jobs.csv --mode time --compress 20 --queue strict
+      dovetail replay --mode time --preemption priority --restart-cost 300
       dovetail replay --nodes N.csv --pods P.csv --order O.npz --seed 42 --policy fgd -o json
     """
     asked = Wanted(**wanted)
     files = pods is not None and str(pods) != GENERATED
     if files and nodes is None:
         raise Refused("--pods needs --nodes: which machines do they run on?")
+    timed = asked.mode == "time"
+    named, order = (str(order) if timed and order else "", None if timed else order)
     if not files and (nodes is not None or order is not None):
         raise Refused("--nodes and --order go with --pods FILE; for generated jobs say --cluster")
-    asked.check(files, not files, order is not None)
+    asked.check(files, not files)
     check_targets(plot, report)
     with progress("Reading"):
         from dovetail.cli import sim_files
@@ -90,7 +93,7 @@ def replay(
 
         with sim_files.refusals():
             given = sim_files.Files(pods, nodes, order) if files and pods and nodes else None
-            task, stage, left_out = _task(given, seed, policy, asked)
+            task, stage, left_out = _task(given, seed, policy, asked, named)
     with sim_files.refusals():
         result = _run(task, stage)
         tell_unused_folders()
@@ -98,12 +101,13 @@ def replay(
         sim_files.write_pictures([result], plot, report, None)
 
 
-def _task(given: Files | None, seed: int, policy: str, asked: Wanted) -> tuple[RunTask, Stage, LeftOut]:
+def _task(given: Files | None, seed: int, policy: str, asked: Wanted, order: str) -> tuple[RunTask, Stage, LeftOut]:
     from dovetail.cli.sim_files import read_cases
+    from dovetail.cli.sim_rights import regimes
     from dovetail.sim.compare import plan
 
     cases, left_out = read_cases([given], asked)
-    planned = plan(cases, [policy], [seed], asked.setting())
+    planned = plan(cases, [policy], [seed], asked.setting(), regimes((order,), asked, several=False))
     task = planned.tasks[0]
     return task, planned.stages[task.stage], left_out
 

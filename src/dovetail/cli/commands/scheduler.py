@@ -11,12 +11,15 @@ from dovetail.cli.options import (
     ClusterOptions,
     complete_policy,
     connection_options,
+    journal_options,
     seal_key_option,
     unknown_pod_group_option,
 )
+from dovetail.cli.webhook_options import WebhookAsked, webhook_options
 
 LOCKS = ("auto", "always", "never")
 METRICS_AUTH = ("none", "apiserver")
+HAMI_METRICS = ("off", "on", "legacy")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -135,6 +138,19 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
     show_default=True,
     help="apiserver = /metrics is for readers whose bearer token the API server knows and whom RBAC lets get it.",
 )
+@webhook_options()
+@click.option(
+    "--hami-metrics",
+    type=click.Choice(HAMI_METRICS),
+    help="Serve the metrics of HAMi's scheduler, too; legacy = also their old names, as HAMi's --legacy-metrics."
+    " (default: metrics.hami of the configuration, which is off)",
+)
+@click.option(
+    "--no-preemption",
+    is_flag=True,
+    help="Stop no running pod for another one (default: preemption.enabled of the configuration).",
+)
+@journal_options
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="On stderr.")
 @click.option(
     "--log-level",
@@ -169,6 +185,12 @@ def scheduler(
     audit_seconds: float,
     listen: str,
     metrics_auth: str,
+    webhook: WebhookAsked,
+    hami_metrics: str | None,
+    no_preemption: bool,
+    journal: str | None,
+    journal_size: int,
+    journal_days: float,
     log_format: str,
     log_level: str,
     verbose: bool,
@@ -184,7 +206,7 @@ def scheduler(
     Try it without a cluster of your own:
       make cluster
     On yours:
-      kubectl apply -f deploy/
+      kubectl apply -k deploy/
       dovetail scheduler --kubeconfig ~/.kube/config --scheduler-name dovetail
 
     Ends on SIGTERM and Ctrl-C after what is under way. Exit codes: 0 asked to stop, 1 another one leads now or serves
@@ -223,6 +245,10 @@ def scheduler(
                 audit_seconds=audit_seconds,
                 listen=listen,
                 metrics_auth=metrics_auth,
+                webhook=webhook,
+                hami_metrics=hami_metrics,
+                preempts=not no_preemption,
+                journal=(journal, journal_size, journal_days) if journal else None,
                 json_logs=log_format == "json",
                 log_level="debug" if verbose else log_level,
                 interpreted=interpreted,

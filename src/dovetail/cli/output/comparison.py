@@ -15,6 +15,7 @@ from dovetail.sim.report.words import count, seeds_of
 from dovetail.sim.results import Inflation, Result, Timed
 from dovetail.sim.statistics import (
     DISTURBANCE_MEASURES,
+    FAIRNESS_MEASURES,
     INFLATION_MEASURES,
     TIME_MEASURES,
     Comparison,
@@ -41,6 +42,7 @@ TITLES = {
     "stops": "STOPS",
     "moves": "MOVES",
     "hours_lost": "GPU-HOURS LOST",
+    "fairness": "FAIRNESS",
 }
 
 
@@ -167,7 +169,7 @@ def runs(results: Sequence[Result]) -> tuple[Sequence[str], list[Sequence[Cell]]
     inflations = [result for result in results if isinstance(result, Inflation)]
     if inflations:
         return _rows(inflations, INFLATION_MEASURES)
-    return _rows(_timed(results), TIME_MEASURES, DISTURBANCE_MEASURES)
+    return _rows(_timed(results), TIME_MEASURES, DISTURBANCE_MEASURES + FAIRNESS_MEASURES)
 
 
 def _timed(results: Sequence[Result]) -> list[Timed]:

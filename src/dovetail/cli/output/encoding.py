@@ -31,3 +31,10 @@ _LEFT_AS_IT_IS = re.compile(f"(?!\n)[{INVISIBLE}]")
 def visible_json(text: str) -> str:
     """The JSON text with terminal control characters escaped (`\\u009b`): encoders only escape those of C0."""
     return _LEFT_AS_IT_IS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def encode_line(document: Mapping[str, object]) -> str:
+    """The document as one line of JSON, for lists that may be long."""
+    import json
+
+    return visible_json(json.dumps(document, ensure_ascii=False))

@@ -7,11 +7,14 @@ from typing import Any
 
 import click
 
-from dovetail.cli.output import table
+from dovetail.cli.output import rights, table
 from dovetail.cli.output.amounts import card_mib, count
-from dovetail.cli.output.plan_json import devices, policy
+from dovetail.cli.output.plan_json import devices, domain, eviction, policy
+from dovetail.cli.output.plan_table import evictions
 from dovetail.cli.planning import of_severity
+from dovetail.engine.why.refused import asks_nodes
 from dovetail.engine.why.verdict import Verdict, blocking
+from dovetail.kube.live.words import cut, unavailable
 from dovetail.kube.objects.problems import Problem
 from dovetail.model.decision import Share
 from dovetail.model.order import as_people_count
@@ -47,12 +50,17 @@ def document(answer: ExplainedPod, problems: Sequence[Problem]) -> Json:
         "devices": devices(answer.pod, answer.node, shares) if answer.node is not None else [],
         "reason": name(_reason(answer)),
         "message": _why_pending(answer) if state(answer) == "pending" else "",
+        "condition": _condition(answer) if state(answer) == "pending" else "",
         "counted": [{"why": why, "nodes": number} for why, number in explanation.counted] if explanation else [],
         "nodes": [_verdict_document(verdict) for verdict in explanation.verdicts] if explanation else [],
         "nearest": nearest.node if nearest is not None else None,
+        "domain": domain(answer.gathering),
         "beyond": list(explanation.beyond) if explanation is not None else [],
         "suggestion": next(iter(suggestions), None),
         "suggestions": suggestions,
+        "evictions": [eviction(one) for one in answer.evictions],
+        "owed": rights.owed_document(answer.owed),
+        "ways": [rights.way_document(way) for way in answer.ways],
         "warnings": of_severity(problems, "warning"),
         "errors": of_severity(problems, "error"),
         "notes": of_severity(problems, "note"),
@@ -83,8 +91,13 @@ def lines(answer: ExplainedPod, wide: bool) -> Iterator[str]:
         yield from _where(answer)
     if state(answer) == "placed":
         yield from _runners_up(answer, wide)
+        if answer.evictions:
+            yield ""
+            yield "Stopped for it:"
+            yield evictions(answer.evictions, wide)
     if state(answer) == "pending":
         yield from _pending(answer, wide)
+        yield from rights.lines(answer.owed, answer.ways, wide)
 
 
 def _where(answer: ExplainedPod) -> Iterator[str]:
@@ -165,6 +178,14 @@ def _why_pending(answer: ExplainedPod) -> str:
         return f"its own node {answer.pod.own_node} cannot take it"
     number = len(answer.explanation.verdicts)
     return "the only node cannot take it" if number == 1 else f"none of {count(number, 'node')} can take it"
+
+
+def _condition(answer: ExplainedPod) -> str:
+    """The message that the live scheduler writes into the pod's condition."""
+    found, decision = answer.explanation, answer.decision
+    if answer.why or found is None or decision is None or not asks_nodes(decision.reason):
+        return cut(f"{_why_pending(answer)}.")
+    return unavailable(len(found.verdicts), found.lacking)
 
 
 def _reason(answer: ExplainedPod) -> Reason:

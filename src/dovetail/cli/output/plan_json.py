@@ -8,6 +8,7 @@ from typing import Any
 
 from dovetail.cli.planning import PlanReport
 from dovetail.engine.usage import CardUse, NodeUse, whole_cards_free
+from dovetail.engine.why.gathering import Gathering
 from dovetail.engine.why.verdict import Verdict, nearest
 from dovetail.model.decision import Share
 from dovetail.model.node import Enforcer, Node
@@ -15,6 +16,7 @@ from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason, name
 from dovetail.policies.titles import gpu_policy
 from dovetail.whatif.plan import PlannedPod, why_pending
+from dovetail.whatif.preempting import Eviction
 
 Json = dict[str, Any]
 
@@ -27,6 +29,7 @@ def document(plan: PlanReport) -> Json:
         "summary": summary(plan),
         "placements": [placement(outcome, nodes) for outcome in plan.placed],
         "pending": [_pending(outcome) for outcome in plan.pending],
+        "evictions": [eviction(one) for one in plan.evictions],
         "nodes": [_node(before, after) for before, after in zip(plan.before, plan.after, strict=True)],
         "warnings": plan.said("warning"),
         "errors": plan.said("error"),
@@ -43,6 +46,7 @@ def summary(plan: PlanReport) -> Json:
         "pods": len(plan.outcomes),
         "placed": len(placed),
         "pending": len(plan.outcomes) - len(placed),
+        "evicted": len(plan.evictions),
         "nodes_used": len({outcome.decision.node for outcome in placed}),
         "gpus_used": len(cards),
         "whole_gpus_free": {"before": whole_cards_free(plan.before), "after": whole_cards_free(plan.after)},
@@ -58,6 +62,17 @@ def placement(outcome: PlannedPod, nodes: Mapping[str, Node]) -> Json:
         "node": decision.node,
         "policy": policy(pod),
         "devices": devices(pod, nodes[decision.node], decision.shares),
+    }
+
+
+def eviction(one: Eviction) -> Json:
+    return {
+        "namespace": one.pod.namespace,
+        "pod": one.pod.name,
+        "node": one.node,
+        "by": {"namespace": one.by.namespace, "pod": one.by.name},
+        "reason": one.reason,
+        "breaks_budget": one.breaks_budget,
     }
 
 
@@ -101,6 +116,22 @@ def _pending(outcome: PlannedPod) -> Json:
         "reasons": dict(sorted(numbers.items(), key=lambda item: (-item[1], item[0]))),
         "nodes": node_reasons(outcome.verdicts),
         "nearest": miss.node if miss is not None else None,
+        "domain": domain(outcome.lack.gathering),
+    }
+
+
+def domain(gathering: Gathering | None) -> Json | None:
+    """The domain that came nearest to holding a gang, and how many members it could take; null = no rule names one."""
+    if gathering is None or gathering.nearest is None:
+        return None
+    nearest_one, group = gathering.nearest, gathering.group
+    return {
+        "level": nearest_one.level,
+        "name": nearest_one.name,
+        "domains": nearest_one.domains,
+        "fit": gathering.fit,
+        "members": len(group.pods),
+        "needed": max(group.needed, 0),
     }
 
 

@@ -20,6 +20,7 @@ from dovetail.model.order import as_people_count
 from dovetail.model.reason import name
 from dovetail.policies.titles import policy_title
 from dovetail.whatif.plan import PlannedPod, why_pending
+from dovetail.whatif.preempting import Eviction
 
 MOST_ROWS = 200  # of one table, unless wide
 MANY_REPLICAS = 7  # up to this many replicas of one workload on one node are listed one by one
@@ -35,6 +36,10 @@ def lines(plan: PlanReport, wide: bool) -> Iterator[str]:
     if plan.pending:
         yield _heading("PENDING", len(plan.pending), "yellow")
         yield _capped(_pending(plan, wide), wide)
+        yield ""
+    if plan.evictions:
+        yield _heading("EVICTED", len(plan.evictions), "yellow")
+        yield _capped(evictions(plan.evictions, wide), wide)
         yield ""
     if plan.not_placed:
         yield _heading("NOT PLACED", len(plan.not_placed), "yellow")
@@ -54,6 +59,8 @@ def closing(plan: PlanReport) -> str:
     facts = summary(plan)
     free = facts["whole_gpus_free"]
     parts = [f"{count(facts['pods'], 'pod')}: {facts['placed']:,} placed, {facts['pending']:,} pending"]
+    if plan.evictions:
+        parts.append(f"evicted: {facts['evicted']:,}")
     parts.append(f"nodes used: {facts['nodes_used']:,}")
     parts.append(f"GPUs used: {facts['gpus_used']:,}")
     parts.append("whole GPUs free: " + change(f"{free['before']:,}", f"{free['after']:,}"))
@@ -166,6 +173,23 @@ def _pending(plan: PlanReport, wide: bool) -> str:
         for group in _replicas(plan.pending, cells, 1, wide)
     ]
     return table.render(("NAMESPACE", "POD", "REASON", "WHY"), rows)
+
+
+def evictions(stopped: Sequence[Eviction], wide: bool) -> str:
+    """Running pods that would be stopped, and for which pod. Replicas with equal cells are one row."""
+
+    def cells(one: Eviction) -> tuple[str, ...]:
+        budget = "; no disruption budget allows it" if one.breaks_budget else ""
+        return one.node, one.by.key, f"{one.reason}{budget}"
+
+    def key(one: Eviction) -> Hashable | None:
+        return (one.pod.namespace, one.pod.owner, cells(one)) if one.pod.owner and not wide else None
+
+    rows = [
+        (group[0].pod.namespace, names_of([one.pod.name for one in group]), *cells(group[0]))
+        for group in folded(stopped, key)
+    ]
+    return table.render(("NAMESPACE", "POD", "NODE", "FOR", "WHY"), rows)
 
 
 def _not_placed(plan: PlanReport) -> list[tuple[str, ...]]:

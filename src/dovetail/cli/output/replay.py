@@ -89,7 +89,22 @@ def _timed(run: Timed) -> list[str]:
         f"free when busiest         {run.gpus_free:,} whole GPUs, {run.nodes_free:,} nodes",
         f"fragmented when busiest   {run.frag_pct:.2f} % of the GPU capacity, "
         f"{run.frag_ratio_pct:.2f} % of what is idle",
+        *_gangs(run),
         *_disturbed(run),
+        *_rights(run),
+    ]
+
+
+def _gangs(run: Timed) -> list[str]:
+    """Waiting time of gangs and their spread over racks; nothing for a run without gangs."""
+    gangs = run.gangs
+    if gangs is None:
+        return []
+    return [
+        f"wait of gangs             mean {duration(gangs.mean)}, 95 % below {duration(gangs.p95)}; "
+        f"{duration(gangs.fragmented_wait_mean)} of it with enough GPUs idle, but not together",
+        f"spread of gangs           {gangs.racks_mean:.2f} racks and {gangs.nodes_mean:.2f} nodes on average "
+        f"(at least {gangs.racks_fewest_mean:.2f} racks), {gangs.one_rack_pct:.0f} % in one rack",
     ]
 
 
@@ -97,6 +112,18 @@ def _disturbed(run: Timed) -> list[str]:
     if not (run.stops or run.moves or run.hours_lost):
         return []
     return [f"stopped and moved         {run.stops:,} stops, {run.moves:,} moves; {run.hours_lost:,.1f} GPU-hours lost"]
+
+
+def _rights(run: Timed) -> list[str]:
+    """The order, preemption and queues of the run, and how fair it was; nothing for a run without any of them."""
+    if not run.has_rights:
+        return []
+    preemption = "no preemption" if run.preemption == "none" else f"preemption by {run.preemption}"
+    lowest = f", lowest {min(run.fairness_samples):.2f} %" if run.fairness_samples else ""
+    return [
+        f"rights                    order {run.order}, {preemption}, {run.queues or 'no'} queues",
+        f"fairness between tenants  {run.fairness_pct:.2f} %{lowest} (Jain's index)",
+    ]
 
 
 def _title(run: Result, nodes: int, models: Mapping[str, ModelUse]) -> str:

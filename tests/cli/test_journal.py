@@ -1,0 +1,104 @@
+"""`dovetail journal` and `dovetail shadow --report` on files: what people type wrong, and a comparison by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dovetail.cli.main import cli
+from dovetail.engine.recorded import RecordedScheduler
+from dovetail.kube.journal.recorder import Recorder
+from dovetail.kube.journal.writer import MIB, Limits
+from dovetail.kube.log import silent
+from dovetail.model.calls import EngineSettings
+from dovetail.model.device import Device
+from dovetail.model.events import Bind, GroupArrived, NodeChanged, PodBound, PodGone
+from dovetail.model.node import Node
+from dovetail.model.pod import Container, DeviceAsk, Group, Pod, Profile
+
+HOUR, START = 3600.0, 1_795_000_000.0
+
+
+def node(name: str) -> Node:
+    cards = tuple(Device(f"{name}-{n}", n, "NVIDIA", "NVIDIA A100", 80_000) for n in range(2))
+    return Node(name, {"cpu": 64_000, "memory": 2**40, "pods": 110}, cards)
+
+
+def pod(name: str, count: int = 1) -> Pod:
+    asks = (DeviceAsk("NVIDIA", count, 0, 100, 1000),)
+    return Pod("ml", name, f"uid-{name}", containers=(Container("main", asks=asks),), created=START)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    """Two nodes of two GPUs. `spread` puts a and b on two nodes: `pair`, which wants two GPUs, waits an hour."""
+    engine = RecordedScheduler(EngineSettings(device_resources=("nvidia.com/gpu",)))
+    recorder = Recorder(engine, tmp_path / "j", Limits(16 * MIB), now=lambda: START, log=silent)
+    for name in ("n0", "n1"):
+        engine.handle(NodeChanged(START, node(name)))
+    for number, name in enumerate(("a", "b", "pair")):
+        one = replace(pod(name, 2 if name == "pair" else 1), profile=Profile("spread"))
+        for effect in engine.handle(GroupArrived(START + number, Group(one.key, (one,)))):
+            if isinstance(effect, Bind):
+                engine.handle(PodBound(START + number, one.uid))
+    for uid in ("uid-a", "uid-b"):
+        for effect in engine.handle(PodGone(START + HOUR, uid)):
+            if isinstance(effect, Bind):
+                engine.handle(PodBound(START + HOUR, effect.pod.uid))
+    engine.handle(PodGone(START + 2 * HOUR, "uid-pair"))
+    recorder.close()
+    return str(tmp_path / "j")
+
+
+def ran(*words: str, code: int = 0) -> str:
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_replay_says_that_all_are_the_same(folder: str) -> None:
+    assert "all are the same" in ran("journal", "replay", folder)
+
+
+def test_explain_tells_why_it_waited_and_why_it_got_its_place(folder: str) -> None:
+    waited = json.loads(ran("journal", "explain", "ml/pair", folder, "--at", "2026-11-18T12:00", "-o", "json"))
+    placed = json.loads(ran("journal", "explain", "ml/pair", folder, "-o", "json"))
+    assert (waited["state"], placed["state"], placed["node"]) == ("pending", "placed", "n0")
+    assert len(waited["nodes"]) == 2
+
+
+def test_packing_saves_an_hour_of_waiting(folder: str) -> None:
+    """Packed, a and b share n0, and `pair` starts at once on n1: it waits 0 instead of 3,598 s."""
+    found = json.loads(ran("journal", "diff", folder, "--policy", "binpack/binpack", "-o", "json"))
+    assert (found["pods"], found["earlier"], found["later"]) == (3, 1, 0)
+    (pair,) = [one for one in found["differing"] if one["pod"] == "ml/pair"]
+    assert (pair["realWait"], pair["otherWait"], pair["otherNode"]) == (HOUR - 2, 0.0, "n1")
+    # two GPUs were free for 3,598 s while `pair` wanted two: 2 × 3,598 / 3,600 GPU-hours
+    assert found["recorded"]["idleWhileWantedHours"] == pytest.approx(2 * 3598 / 3600, abs=1e-3)
+    assert found["other"]["idleWhileWantedHours"] == 0
+    # a and b run an hour on one GPU each; `pair` runs an hour on two
+    assert found["other"]["gpuHours"] == pytest.approx((3600 + 3599 + 2 * 3600) / 3600, abs=1e-3)
+
+
+def test_the_same_policies_change_nothing(folder: str) -> None:
+    found = json.loads(ran("journal", "diff", folder, "-o", "json"))
+    assert (found["samePlace"], found["elsewhere"], found["differing"]) == (3, 0, [])
+    assert found["recorded"] == found["other"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("journal", "replay", "/nowhere"), "there is no such file or folder"),
+        (("journal", "diff", "FOLDER", "--node-policy", "bestest"), "bestest"),
+        (("journal", "explain", "ml/none", "FOLDER"), "no decision about pod ml/none is recorded"),
+        (("journal", "show", "FOLDER", "--since", "yesterday"), "'yesterday' is no time"),
+        (("shadow", "--report", "/nowhere"), "there is no such file or folder"),
+    ],
+)
+def test_mistakes_are_named(folder: str, words: tuple[str, ...], says: str) -> None:
+    assert says in ran(*(folder if word == "FOLDER" else word for word in words), code=2)

@@ -25,5 +25,13 @@ RUN DOVETAIL_CACHE_DIR=/opt/dovetail/kernels /opt/dovetail/bin/dovetail warm \
     binpack:binpack binpack:spread spread:binpack spread:spread binpack:topology-aware fgd snug
 # `warm` makes them for their owner alone; here everybody may read them, and only root may write.
 RUN chmod -R u=rwX,go=rX /opt/dovetail/kernels
+# docker build --build-arg VERSION=$(.venv/bin/dovetail --version | cut -d' ' -f3) --build-arg REVISION=$(git rev-parse HEAD)
+ARG VERSION=dev
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title=dovetail \
+    org.opencontainers.image.description="A device-aware GPU scheduler for Kubernetes" \
+    org.opencontainers.image.licenses=Apache-2.0 \
+    org.opencontainers.image.version=${VERSION} \
+    org.opencontainers.image.revision=${REVISION}
 USER 65532
 ENTRYPOINT ["/opt/dovetail/bin/dovetail"]

@@ -124,7 +124,7 @@ async def test_a_watched_pod_calls_the_functions_of_its_walk_between_watch_and_b
             stage.pods(waiting("a"), waiting("b"))  # one card: the second waits
             await stage.settle()
             (bind,) = stage.hands.binds
-            assert stage.driver.objection(bind, waited=False) == ""
+            assert stage.driver.outcomes.objection(bind, waited=False) == ""
             stage.answer(Fate.BOUND, bind)
             stage.pods(bound("a", bind))
             await stage.settle()
@@ -162,14 +162,30 @@ def files_run_by(call: Callable[[], Any]) -> set[str]:
     return {str(Path(name).relative_to(SOURCE)) for name in found}
 
 
-def test_the_files_that_place_a_second_pod() -> None:
-    """Ten nodes of four cards, the default policies, the interpreted kernel; the second of two equal pods."""
-    scheduler = cluster(*(node(f"n{n}", gpus=4) for n in range(10)))
-    first, second = (group(pod(name, ask(1, 1000), cpu=1000)) for name in "ab")
-    assert scheduler.place([first])[0].placed
-    run = files_run_by(lambda: scheduler.place([second])[0].node)
-    section = text(PAGES[0]).split("\n## Files that place a second pod of a kind\n")[1]
+def listed(title: str) -> tuple[str, set[str]]:
+    """The text of a section, and the files of its table."""
+    section = text(PAGES[0]).split(f"\n## {title}\n")[1].split("\n## ")[0]
     rows = re.findall(r"(?m)^\| `([\w/]+/)` \| (.+) \|$", section)
-    listed = {f"{folder}{name}" for folder, names in rows for name in re.findall(r"`(\w+\.py)`", names)}
-    assert listed == run
+    return section, {f"{folder}{name}" for folder, names in rows for name in re.findall(r"`(\w+\.py)`", names)}
+
+
+def files_of_a_second_pod(mode: str, replica: bool) -> set[str]:
+    """Ten nodes of four cards, the default policies; the second of two replicas, or of two equal pods."""
+    scheduler = cluster(*(node(f"n{n}", gpus=4) for n in range(10)), mode=mode)
+    first, equal = (pod(name, ask(1, 1000), cpu=1000) for name in "ab")
+    assert scheduler.place([group(first)])[0].placed
+    second = group(first.named("b") if replica else equal)
+    return files_run_by(lambda: scheduler.place([second])[0].node)
+
+
+def test_the_files_that_place_a_second_pod() -> None:
+    section, named = listed("Files that place a second pod of a kind")
+    run = files_of_a_second_pod("interpreted", replica=True)
+    assert named == run
     assert f"executes lines of {len(run)} files" in section
+    kernel = {name for name in run if name.startswith(("engine/kernel/", "policies/"))}
+    compiled = files_of_a_second_pod("compiled", replica=True)
+    assert compiled == run - kernel | {"engine/kernel/native.py"}
+    assert f"{len(compiled)} files if the kernel is compiled" in section
+    more = files_of_a_second_pod("interpreted", replica=False) - run
+    assert more == {"engine/ledger/intern.py", "engine/ledger/node_rows.py", "engine/ledger/remembered.py"}

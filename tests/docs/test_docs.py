@@ -124,7 +124,8 @@ def test_the_json_example_has_the_keys_that_plan_prints() -> None:
     example = json.loads(next(body for kind, body in FENCE.findall(read("docs/plan-json.md")) if kind == "json"))
     _, placed = run("plan -f examples/demo/cluster.yaml -f examples/demo/demo-a.yaml -o json")
     _, pending = run("plan -f examples/what-if -o json")
-    printed = {*keys(json.loads(placed)), *keys(json.loads(pending)), ".ignored.*"}
+    _, evicting = run("plan -f examples/preemption -o json")
+    printed = {*(key for text in (placed, pending, evicting) for key in keys(json.loads(text))), ".ignored.*"}
     assert set(keys(example)) == printed
     assert list(example) == list(json.loads(placed))
 
@@ -145,6 +146,7 @@ def documented(title: str) -> set[str]:
     [
         "summariser -n search -f examples/what-if",
         "demo-a-0 -f examples/demo/cluster.yaml -f examples/demo/demo-a.yaml",
+        "finetune -n training -f examples/preemption --no-preemption",
     ],
 )
 def test_every_field_of_explain_is_documented(arguments: str) -> None:
@@ -152,8 +154,9 @@ def test_every_field_of_explain_is_documented(arguments: str) -> None:
     printed = json.loads(text)
     names = documented("`explain -o json`")
     assert set(printed) == {name for name in names if "." not in name}
-    for verdict in printed["nodes"]:
-        assert {f"nodes[].{key}" for key in verdict} == {name for name in names if "." in name}
+    for part in ("nodes", "ways"):
+        for one in printed[part]:
+            assert {f"{part}[].{key}" for key in one} == {name for name in names if name.startswith(f"{part}[].")}
 
 
 def test_every_field_of_plan_is_documented() -> None:

@@ -1,7 +1,7 @@
 # Everything lives in .venv of this clone. `make` alone lists what there is to do.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-fast chaos fuzz soak soak-properties test-matrix controlplane conformance cluster lint bench bench-live repro dist sbom audit lock clean
+.PHONY: help venv demo test test-fast chaos fuzz soak soak-properties test-matrix controlplane conformance cluster lint bench bench-live repro dist chart sbom audit lock clean
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -26,7 +26,8 @@ demo: $(INSTALLED) ## The four strategies on a two-node cluster
 
 test: lint ## Lint, types and all tests
 	@sh .ci/chromium
-	@$(BIN)/python -m tools.build --if-go --kwok
+	@sh .ci/prometheus
+	@$(BIN)/python -m tools.build --if-go --kwok --helm
 	DOVETAIL_REQUIRE_LIVE=$(LIVE) $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 test-fast: lint ## Lint, types and the tests that are not slow
@@ -83,6 +84,10 @@ repro: $(INSTALLED) ## Hold replays against published curves (DATA=folder); the 
 
 dist: $(INSTALLED) ## Build the wheel and the sdist into dist/
 	@rm -rf dist && $(BIN)/hatchling build
+
+chart: $(INSTALLED) ## Pack the Helm chart into dist/
+	@"$$($(BIN)/python -c 'from tools.controlplane import building, recipes; print(building.build(recipes.HELM))')/helm" \
+		package deploy --destination dist
 
 sbom: $(INSTALLED) ## What the image holds: dist/dovetail.cdx.json (CycloneDX 1.6) and dist/licences.txt
 	@$(BIN)/python -m tools.sbom

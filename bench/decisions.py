@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 
-from bench import plan_files, replay
+from bench import gangs, plan_files, preemption, replay
 from bench.workload import CARDS, half_full, templates
 from dovetail import kernel_cache
 from dovetail.engine.ledger.decisions import Decisions
@@ -133,6 +133,10 @@ def main() -> None:
         print(f"{policy:8} " + " ".join(f"{each[size]:8.1f}" for size in SIZES) + f"   {growth:13.1f}×", flush=True)
         costs[policy] = {str(size): round(cost, 2) for size, cost in each.items()} | {"growth": round(growth, 2)}
     figures["microseconds_per_decision"] = costs
+    print()
+    figures["preemption_ms"] = preemption.run()
+    print()
+    figures["gangs_ms"] = gangs.run()
     figures |= replay.measured_apart() | plan_files.measure()
     print(json.dumps(figures))
 

@@ -1,6 +1,6 @@
 """Dovetail on a real control plane, beside the stock kube-scheduler and a bare loop of Bindings.
 
-    python -m bench.live [--sizes 1000,5000] [--pods 2000] [--only race,wait,restart] [--contenders …]
+    python -m bench.live [--sizes 1000,5000] [--pods 2000] [--only race,wait,…] [--contenders …]
 
 What is measured and how: docs/bench-live.md. The last line is JSON. Ctrl-C stops everything that was started.
 """
@@ -14,17 +14,19 @@ import os
 from pathlib import Path
 from typing import Any
 
+from bench import live_extender, live_gang, live_race
 from bench import live_load as load
-from bench import live_race
 from bench.live_cluster import NODES, client, create, heartbeats, say
 from bench.live_contenders import Bare, Contender, Dovetail, KubeScheduler
+from bench.live_reclaim import Figures, reclaim
 from bench.live_restart import restart
 from bench.live_wait import waits
 from dovetail.kube.api.client import Api
 from tools.controlplane.access import ROLES, grant_dovetail
 from tools.controlplane.plane import ControlPlane
 
-PARTS = ("race", "wait", "restart")
+PARTS = ("race", "wait", "restart", "reclaim", "gang", "extender")
+OWN_CLUSTER = {"reclaim", "gang", "extender"}  # parts with a control plane of their own
 CONTENDERS = ("dovetail", "kube_scheduler", "bare")
 EVERY = 10.0  # seconds between two heartbeats of a node, if this machine can sustain it
 MOST_BEATS = 50.0  # per second, of all nodes together; a kubelet without changes reports only every five minutes
@@ -55,7 +57,7 @@ async def measure(wanted: argparse.Namespace) -> dict[str, Any]:
     sizes, parts = [int(size) for size in wanted.sizes.split(",")], wanted.only.split(",")
     say(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {live_race.__doc__}")
     results = Results()
-    for size in sizes:
+    for size in sizes if set(parts) - OWN_CLUSTER else ():
         with ControlPlane() as plane:
             # Without the admission policy: kube-scheduler, the other contender, has none (docs/live.md, Rights).
             grant_dovetail(plane.client(), *ROLES)
@@ -72,6 +74,21 @@ async def measure(wanted: argparse.Namespace) -> dict[str, Any]:
                     if "restart" in parts and size == sizes[-1]:
                         say(f"restart with {size} nodes and {wanted.running} pods that run")
                         results.restart = await restart(plane, api, size, wanted.running)
+    if "reclaim" in parts:
+        say("reclaim: urgent pods on 500 full nodes")
+        with ControlPlane() as plane:
+            grant_dovetail(plane.client(), *ROLES)
+            async with client(plane) as api:
+                results.reclaim = await reclaim(plane, api)
+    if "gang" in parts:
+        say(f"gang: {live_gang.MEMBERS} pods on {live_gang.SIZE} nodes")
+        with ControlPlane() as plane:
+            grant_dovetail(plane.client(), *ROLES)
+            async with client(plane) as api:
+                results.gang = await live_gang.gang(plane, api)
+    if "extender" in parts:
+        say(f"extender: {live_extender.COUNT} pods behind kube-scheduler on {live_extender.SIZE} nodes")
+        results.extender = live_extender.summary(await live_extender.extender_runs())
     return results.summary()
 
 
@@ -107,6 +124,9 @@ class Results:
         self.rooms: dict[str, float] | None = None
         self.reasons: dict[str, float] | None = None
         self.restart: tuple[float, float] | None = None
+        self.reclaim: Figures | None = None
+        self.gang: live_gang.Figures | None = None
+        self.extender: list[dict[str, Any]] = []
 
     def add(self, name: str, size: int, run: live_race.Run) -> None:
         self._runs.setdefault(name, {}).setdefault(str(size), []).append(run)
@@ -126,6 +146,9 @@ class Results:
             "room_to_bound_seconds": self.rooms,
             "arrival_to_reason_seconds": self.reasons,
             "restart_seconds": self.restart and self.restart[0],
+            "reclaim": self.reclaim,
+            "gang": self.gang,
+            "extender": self.extender,
             "resident_mb": self.restart and self.restart[1],
             "ratios": {
                 f"dovetail/{other}": {

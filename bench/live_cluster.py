@@ -131,6 +131,7 @@ class Sight:
         self.bound: dict[str, float] = {}  # name -> when
         self.waits: dict[str, float] = {}
         self.gone: set[str] = set()  # maintained by the code that deletes pods
+        self.deleted: dict[str, float] = {}  # name -> when the watch showed that it is gone
         self.news = asyncio.Event()
         self.trouble: Exception | None = None
         self.first_bound: Callable[[], None] = lambda: None
@@ -166,9 +167,12 @@ class Sight:
     def _hear(self, lines: bytes, now: float) -> str:
         version = ""
         for event in _EVENTS.decode_lines(lines):
-            if event.type not in ("ADDED", "MODIFIED"):
+            if event.type not in ("ADDED", "MODIFIED", "DELETED"):
                 continue
             pod = _SEEN.decode(event.object)
+            if event.type == "DELETED":
+                self.deleted[pod.metadata.name] = now
+                continue
             version = pod.metadata.resource_version
             name = pod.metadata.name
             if pod.spec.node_name and name not in self.bound:

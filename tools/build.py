@@ -1,4 +1,4 @@
-"""`python -m tools.build [SERIES] [--kwok] [--e2e] [--if-go]`: builds what tests run on, unless it is in the cache."""
+"""`python -m tools.build [SERIES] [--kwok] [--helm] [--e2e] [--if-go]`: builds the tests' programs into the cache."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import sys
 
 from tools.controlplane import binaries
 from tools.controlplane.building import CannotBuild, build
-from tools.controlplane.recipes import E2E, KWOK, SERIES
+from tools.controlplane.recipes import E2E, HELM, KWOK, SERIES
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("series", nargs="?", default=binaries.series(), choices=list(SERIES))
     parser.add_argument("--kwok", action="store_true", help="KWOK as well")
+    parser.add_argument("--helm", action="store_true", help="Helm as well")
     parser.add_argument("--e2e", action="store_true", help="Kubernetes' end-to-end specs as well")
     parser.add_argument("--if-go", action="store_true", help="without Go, say so and succeed")
     options = parser.parse_args()
@@ -25,7 +26,8 @@ def main() -> int:
     if options.if_go and shutil.which("go") is None:
         print("No Go here and KUBEBUILDER_ASSETS is not set: the tests against a real control plane will be skipped")
         return 0
-    recipes = [*binaries.recipes(options.series), *([KWOK] if options.kwok else []), *([E2E] if options.e2e else [])]
+    further = [(options.kwok, KWOK), (options.helm, HELM), (options.e2e, E2E)]
+    recipes = [*binaries.recipes(options.series), *(recipe for asked, recipe in further if asked)]
     for recipe in recipes:
         print(f"{recipe.name} {recipe.version}: {build(recipe)}", flush=True)
     return 0

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from tools.controlplane import objects, pod_groups
+from tools.controlplane import objects, pod_groups, webhook
 from tools.controlplane.access import grant_dovetail
 from tools.controlplane.binaries import Missing
 from tools.controlplane.client import Object
 from tools.controlplane.kubelet import Kubelet
 from tools.controlplane.plane import CONTROLLERS, ControlPlane, Options
-from tools.controlplane.process import Failed
+from tools.controlplane.process import Failed, free_ports
 from tools.home import Home, InUse
 from tools.supervisor import Replica
 
@@ -101,13 +101,23 @@ def make_nodes(plane: ControlPlane, wanted: Wanted) -> None:
 
 
 def replicas(plane: ControlPlane, wanted: Wanted, logs: Path) -> list[Replica]:
-    """The processes of `dovetail scheduler`, with the rights of the shipped manifests."""
+    """The processes of `dovetail scheduler`, with the rights of the shipped manifests; each serves the webhook."""
     grant_dovetail(plane.client())
+    webhook.grant_webhook(plane.client())
     command: list[str | Path] = [DOVETAIL, "scheduler", "--kubeconfig", plane.kubeconfig("dovetail")]
     command += ["--config", wanted.config] if wanted.config else []
     command += [f"--scheduler-name={name}" for name in SCHEDULER_NAMES]
     command += ["--verbose"] if wanted.verbose else []
-    return [Replica(f"dovetail-{number}", command, logs) for number in range(1, wanted.replicas + 1)]
+    ports = free_ports(wanted.replicas)
+    if ports:
+        # Each replica is asked, as there is no Service here; the second one has nothing to change. While none answers,
+        # pods are created as they are: Dovetail also schedules those without a name.
+        plane.client().create(webhook.configuration(ports, host="localhost", failure_policy="Ignore"))
+    command += ["--webhook-secret", webhook.SECRET]
+    return [
+        Replica(f"dovetail-{number}", [*command, "--webhook-listen", f"127.0.0.1:{port}"], logs)
+        for number, port in enumerate(ports, 1)
+    ]
 
 
 def look_after(plane: ControlPlane, schedulers: Sequence[Replica]) -> None:
@@ -164,7 +174,8 @@ def describe(plane: ControlPlane, schedulers: Sequence[Replica], home: Home, has
     if schedulers:
         pid_file = home.path / f"{schedulers[0].name}.pid"
         lines += [
-            f"Dovetail schedules pods with schedulerName {' or '.join(SCHEDULER_NAMES)}. It is restarted if it ends:",
+            f"Dovetail schedules pods with schedulerName {' or '.join(SCHEDULER_NAMES)}, and its webhook prepares pods",
+            "with GPUs. It is restarted if it ends:",
             "",
             f"  kill -9 $(cat {pid_file})",
             "",

@@ -14,7 +14,7 @@ import pytest
 
 from tools.cluster import TO_TRY, Wanted, generated_nodes, read_arguments, to_try
 from tools.controlplane import objects
-from tools.controlplane.client import Client
+from tools.controlplane.client import ApiError, Client
 from tools.controlplane.process import Failed, is_free
 from tools.home import KEPT, Home, InUse
 from tools.supervisor import LONG_RUN, Ending, Replica
@@ -183,3 +183,27 @@ def test_the_tool_runs_without_a_control_plane_and_says_how_to_get_one(tmp_path:
     assert done.returncode == 1
     assert "where there is no etcd" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+class TrailingAdmission(Client):
+    """A client of an API server whose admission sees a new PriorityClass only at the third try."""
+
+    def __init__(self, refusal: str) -> None:
+        self.refusal, self.tries = refusal, 0
+
+    def request(self, *_words: object, **_query: object) -> tuple[int, object]:
+        self.tries += 1
+        return (403, {"message": self.refusal}) if self.tries < 3 else (201, {"metadata": {"name": "polite"}})
+
+
+def test_a_pod_is_created_once_admission_has_seen_its_priority_class() -> None:
+    api = TrailingAdmission('pods "polite" is forbidden: no PriorityClass with name polite was found')
+    assert api.create(objects.pod("polite"))["metadata"]["name"] == "polite"
+    assert api.tries == 3
+
+
+def test_any_other_refusal_of_a_create_is_final() -> None:
+    api = TrailingAdmission('pods "greedy" is forbidden: exceeded quota')
+    with pytest.raises(ApiError, match="exceeded quota"):
+        api.create(objects.pod("greedy"))
+    assert api.tries == 1

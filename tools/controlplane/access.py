@@ -9,7 +9,14 @@ import yaml
 from tools.controlplane.client import ApiError, Client, Object
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
-ROLES = (DEPLOY / "rbac.yaml", DEPLOY / "optional" / "hami-lock.yaml")
+
+
+def component(name: str) -> Path:
+    """The objects of one of the components in deploy/optional."""
+    return DEPLOY / "optional" / name / "objects.yaml"
+
+
+ROLES = (DEPLOY / "rbac.yaml", component("hami-lock"))
 SHIPPED = (*ROLES, DEPLOY / "admission-policy.yaml")  # all manifests about rights, as they are shipped
 USER = {"kind": "ServiceAccount", "name": "dovetail-scheduler", "namespace": "kube-system"}  # a subject of bindings
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dovetail import own_folder
 from tools.controlplane.building import CannotBuild, go_version
-from tools.controlplane.recipes import ETCD, KWOK, NEWEST, Recipe, cache, kubernetes
+from tools.controlplane.recipes import ETCD, HELM, KWOK, NEWEST, Recipe, cache, kubernetes
 
 ASSETS = "KUBEBUILDER_ASSETS"
 CHOICE = "DOVETAIL_KUBERNETES"  # the series of Kubernetes, such as 1.32
@@ -51,7 +51,7 @@ def recipes(asked: str) -> list[Recipe]:
 
 
 def _in_assets(folder: Path) -> Binaries:
-    programs = [*NEEDED, "kube-controller-manager", "kube-scheduler", "kwok"]
+    programs = [*NEEDED, "kube-controller-manager", "kube-scheduler", "kwok", "helm"]
     paths = {program: folder / program for program in programs if os.access(folder / program, os.X_OK)}
     lacking = [program for program in NEEDED if program not in paths]
     if lacking:
@@ -70,8 +70,9 @@ def _in_cache() -> Binaries:
                     f"{recipe.name} {recipe.version} is not built yet: run `make controlplane` (minutes, once)"
                 )
             paths |= {program: home / program for program, _ in recipe.programs}
-        if (home := _home(KWOK)).is_dir():
-            paths["kwok"] = home / "kwok"
+        for recipe in (KWOK, HELM):
+            if (home := _home(recipe)).is_dir():
+                paths |= {program: home / program for program, _ in recipe.programs}
     except CannotBuild as error:
         raise Missing(str(error)) from error
     return Binaries(paths, f"Kubernetes {series()} built by `make controlplane`")

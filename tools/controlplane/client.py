@@ -16,6 +16,11 @@ from urllib.parse import urlencode
 
 Object = dict[str, Any]
 Result = TypeVar("Result")
+
+# Admission plugins read these objects from informers, which trail a create (plugin/pkg/admission of Kubernetes:
+# priority, runtimeclass, resourcequota).
+NOT_SEEN_YET = ("no PriorityClass with name", "RuntimeClass", "status unknown for quota")
+ADMISSION_LAG = 10.0  # seconds
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 
 # kind -> (API group and version, plural, in a namespace)
@@ -69,6 +74,7 @@ class ApiError(Exception):
         super().__init__(f"{request}: {status} {message}")
         self.status = status
         self.body = said
+        self.may_pass_later = status == 403 and any(words in str(message) for words in NOT_SEEN_YET)
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,12 @@ class Client:
         is_json = "json" in response.headers.get("Content-Type", "")
         return response.status, json.loads(text) if is_json and text else text.decode(errors="replace")
 
+    def status(self, verb: str, path: str, body: Any = None, content: str = "application/json", **query: Any) -> int:
+        """The status only: the response is read, and not decoded."""
+        response = self._send(self._connection(), verb, path, body, content, query)
+        response.read()
+        return response.status
+
     def ask(self, verb: str, path: str, body: Any = None, content: str = "application/json", **query: Any) -> Any:
         """The response. Raises ApiError for a status of 400 or more."""
         status, said = self.request(verb, path, body, content, **query)
@@ -115,9 +127,17 @@ class Client:
         return said
 
     def create(self, item: Object, **query: Any) -> Object:
+        """Create an object. A pod whose PriorityClass was created just before is tried again, as a Job would do."""
         meta = item["metadata"]
         path = path_of(item["kind"], namespace=meta.get("namespace", "default"))
-        return self._object(self.ask("POST", path, item, **query))
+        end = time.monotonic() + ADMISSION_LAG
+        while True:
+            try:
+                return self._object(self.ask("POST", path, item, **query))
+            except ApiError as refused:
+                if not refused.may_pass_later or time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
 
     def get(self, kind: str, name: str, namespace: str = "default") -> Object:
         return self._object(self.ask("GET", path_of(kind, name, namespace)))

@@ -77,3 +77,4 @@ E2E = Recipe(
     "e2e", TOOLS / "e2e", "k8s.io/kubernetes", (("e2e.test", "k8s.io/kubernetes/test/e2e"),), tests=True
 )  # Kubernetes' end-to-end specs, of the newest series
 KWOK = Recipe("kwok", TOOLS / "kwok", "sigs.k8s.io/kwok", (("kwok", "sigs.k8s.io/kwok/cmd/kwok"),))
+HELM = Recipe("helm", TOOLS / "helm", "helm.sh/helm/v4", (("helm", "helm.sh/helm/v4/cmd/helm"),))

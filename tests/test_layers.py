@@ -47,14 +47,21 @@ INSIDE: dict[str, dict[str, frozenset[str]]] = {
         "ledger": frozenset({"kernel"}),
         "rights": frozenset({"kernel", "ledger"}),
         "rules": frozenset({"kernel", "ledger", "rights"}),
-        "why": frozenset({"kernel", "ledger", "rights", "rules", "*"}),  # * = the scheduler and what is beside it
+        "gangs": frozenset({"kernel", "ledger", "rights", "rules"}),
+        "why": frozenset(
+            {"kernel", "ledger", "rights", "rules", "gangs", "*"}
+        ),  # * = the scheduler and what is beside it
     },
     "kube": {
         "objects": frozenset(),
         "files": frozenset({"objects"}),
         "conversion": frozenset({"objects", "files"}),
         "api": frozenset({"objects", "files"}),
-        "live": frozenset({"objects", "files", "conversion", "api"}),
+        "journal": frozenset(),
+        "admission": frozenset({"objects", "files", "conversion"}),
+        "live": frozenset({"objects", "files", "conversion", "api", "admission", "journal"}),
+        "doctor": frozenset({"objects", "files", "conversion", "api", "admission", "live", "journal"}),
+        "extender": frozenset({"objects", "files", "conversion", "api", "live", "journal"}),
     },
     "cli": {"output": frozenset({"*"}), "commands": frozenset({"output", "*"})},
 }

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tools.controlplane.access import grant_dovetail
-from tools.controlplane.binaries import Missing, find
+from tools.controlplane.binaries import ASSETS, Binaries, Missing, find
 from tools.controlplane.client import Client
 from tools.controlplane.kubelet import Kubelet
 from tools.controlplane.plane import ControlPlane
@@ -27,14 +27,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def control_plane() -> Iterator[ControlPlane]:
-    """etcd and the API server, with whatever earlier tests left in them; most tests want `plane`."""
+def binaries() -> Binaries:
+    """The programs of a control plane. Where there are none, tests are skipped, or fail if they are required."""
     try:
-        binaries = find()
+        return find()
     except Missing as error:
         if os.environ.get(REQUIRED) == "1":
             pytest.fail(f"{REQUIRED}=1, but there is no control plane: {error}")
         pytest.skip(f"no control plane: {error}")
+
+
+@pytest.fixture(scope="session")
+def helm_binaries(binaries: Binaries) -> Binaries:
+    """The programs with Helm among them."""
+    if not binaries.has("helm"):
+        if os.environ.get(REQUIRED) == "1" and not os.environ.get(ASSETS):
+            pytest.fail(f"{REQUIRED}=1, but Helm is not built: python -m tools.build --helm")
+        pytest.skip(f"there is no helm among the programs of {binaries.origin}: python -m tools.build --helm")
+    return binaries
+
+
+@pytest.fixture(scope="session")
+def control_plane(binaries: Binaries) -> Iterator[ControlPlane]:
+    """etcd and the API server, with whatever earlier tests left in them; most tests want `plane`."""
     with ControlPlane(binaries) as plane:
         yield plane
 

@@ -37,8 +37,16 @@ class Dovetail:
         if wait:
             self.process.wait_until(self.is_ready, 60.0)
 
+    def run_code_of(self, checkout: Path) -> None:
+        """From the next start on, run the code of another checkout, with the packages of this environment."""
+        where = f"PYTHONPATH={checkout.resolve() / 'src'}"
+        self._command[:1] = ["env", where, sys.executable, "-m", "dovetail"]
+
     def is_ready(self) -> bool:
         return self.get("/readyz")[0] == 200
+
+    def is_alive(self) -> bool:
+        return self.get("/healthz")[0] == 200
 
     def get(self, path: str) -> tuple[int, str]:
         try:
@@ -69,6 +77,7 @@ class Dovetail:
 
 
 AUDITED = ("--audit-seconds", "3")  # for runs whose log is searched for differences of the ledger
+ALONE = ("--no-preemption",)  # for runs whose pods end only when the test ends them
 
 
 def wrong_ledger(text: str) -> list[str]:

@@ -1,7 +1,8 @@
 """What must be refused, and what must be allowed: who, verb, object, why. `test_rights.py` tries each row for real.
 
-SCHEDULER is the shipped ServiceAccount with all shipped rights, HAMi's lock included. TENANT may create, read, change
-and delete pods and PodGroups in the namespace `tenant`, and nothing else.
+SCHEDULER is the shipped ServiceAccount with all shipped rights, those for HAMi's lock and for the webhook included.
+TENANT may create, read, change and delete pods and PodGroups in the namespace `tenant`, and nothing else. VIEWER has
+the ClusterRole `dovetail-viewer`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 
 from tools.controlplane.client import MERGE, STRATEGIC, Object, path_of
 
-SCHEDULER, TENANT = "scheduler", "tenant"
+SCHEDULER, TENANT, VIEWER = "scheduler", "tenant", "viewer"
 JSON, JSON_PATCH = "application/json", "application/json-patch+json"
 RBAC, ADMISSION = "/apis/rbac.authorization.k8s.io/v1", "/apis/admissionregistration.k8s.io/v1"
 WAITS = path_of("Pod", "waits", "victim")  # has no node yet
@@ -22,6 +23,10 @@ TAKEN, FREE = path_of("PersistentVolume", "taken"), path_of("PersistentVolume", 
 QUOTA = path_of("ResourceQuota", "quota", "tenant")
 TOKEN = path_of("ServiceAccount", "dovetail-scheduler", "kube-system", "token")
 LEASES = path_of("Lease", namespace="kube-system")
+CERTIFICATE = path_of("Secret", "dovetail-webhook-tls", "kube-system")
+SECRETS = path_of("Secret", namespace="kube-system")
+WEBHOOK = path_of("MutatingWebhookConfiguration", "dovetail-webhook")
+WEBHOOKS = path_of("MutatingWebhookConfiguration")
 
 
 class Row(NamedTuple):
@@ -41,9 +46,28 @@ def condition(kind: str, status: str) -> Object:
     return {"status": {"conditions": [{"type": kind, "status": status, "reason": "Forged"}]}}
 
 
+def by_uid(uid: str) -> Object:
+    return {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+
+
+def eviction(uid: str, **options: Any) -> Object:
+    how = {"preconditions": {"uid": uid}, **options}
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "runs"}, "deleteOptions": how}
+
+
 def lease(name: str) -> Object:
     meta = {"name": name, "namespace": "kube-system"}
     return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": {"holderIdentity": "x"}}
+
+
+def secret(name: str) -> Object:
+    meta = {"name": name, "namespace": "kube-system"}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "stringData": {"tls.crt": "x"}}
+
+
+def webhook(name: str) -> Object:
+    group = "admissionregistration.k8s.io/v1"
+    return {"apiVersion": group, "kind": "MutatingWebhookConfiguration", "metadata": {"name": name}, "webhooks": []}
 
 
 IMAGE = {"spec": {"containers": [{"name": "main", "image": "evil"}]}}
@@ -60,9 +84,11 @@ REMOVE = [{"op": "remove", "path": "/metadata/annotations/hami.io~1vgpu-devices-
 PODS = [
     Row(SCHEDULER, "PATCH", RUNS, "the image of a privileged pod is code on the node", IMAGE, STRATEGIC),
     Row(SCHEDULER, "PATCH", RUNS, "labels make a pod an endpoint of a Service", LABEL),
-    Row(SCHEDULER, "DELETE", RUNS, "it evicts nobody"),
+    Row(SCHEDULER, "DELETE", RUNS, "it must say which pod by uid"),
+    Row(SCHEDULER, "DELETE", f"{RUNS}?gracePeriodSeconds=0", "no pod is killed without its grace period"),
     Row(SCHEDULER, "DELETE", path_of("Pod", namespace="victim"), "nor all at once"),
     Row(SCHEDULER, "POST", f"{RUNS}/eviction", "nor this way", {"metadata": {"name": "runs"}}, JSON),
+    Row(SCHEDULER, "POST", f"{RUNS}/eviction", "nor at once", eviction("x", gracePeriodSeconds=0), JSON),
     Row(SCHEDULER, "POST", path_of("Pod", namespace="kube-system"), "a pod of its own is code on a node", POD, JSON),
     Row(SCHEDULER, "POST", f"{RUNS}/exec?command=id", "code in another tenant's pod", None, JSON),
     Row(SCHEDULER, "GET", f"{RUNS}/log", "what others print"),
@@ -83,7 +109,8 @@ STATUS = [
     Row(SCHEDULER, "PATCH", f"{WAITS}/status", "a disruption", condition("DisruptionTarget", "True"), STRATEGIC),
     Row(SCHEDULER, "PATCH", f"{WAITS}/status", "placed without a node", condition("PodScheduled", "True"), STRATEGIC),
     Row(SCHEDULER, "PATCH", f"{RUNS}/status", "it has a node", condition("PodScheduled", "False"), STRATEGIC),
-    Row(SCHEDULER, "PATCH", f"{WAITS}/status", "a node kept", {"status": {"nominatedNodeName": "a"}}),
+    Row(SCHEDULER, "PATCH", f"{RUNS}/status", "a node kept", {"status": {"nominatedNodeName": "a"}}),
+    Row(SCHEDULER, "PATCH", f"{RUNS}/status", "in another name", condition("DisruptionTarget", "True"), STRATEGIC),
     Row(
         *(SCHEDULER, "PATCH", f"{RUNS}/status", "HAMi's monitor of another node"),
         {"metadata": {"labels": {"hami.io/vgpu-node": "b"}}},
@@ -141,7 +168,7 @@ CLUSTER = [
     ),
     Row(SCHEDULER, "PATCH", QUOTA, "who may have how much", {"spec": {"hard": {}}}),
     Row(
-        *(SCHEDULER, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", "only with optional/metrics-auth.yaml"),
+        *(SCHEDULER, "POST", "/apis/authentication.k8s.io/v1/tokenreviews", "only with optional/metrics-auth"),
         {"spec": {"token": "x"}},
         JSON,
     ),
@@ -184,8 +211,49 @@ TENANTS = [
     ),
     Row(TENANT, "GET", path_of("Secret", "any", "kube-system"), "secrets"),
 ]
-REFUSED = [*PODS, *STATUS, *NODES, *VOLUMES, *CLUSTER, *TENANTS]
+WEBHOOK_OBJECTS = [  # RBAC allows one Secret and one configuration by name, with two verbs each
+    Row(SCHEDULER, "GET", SECRETS, "every secret of the namespace"),
+    Row(SCHEDULER, "GET", f"{SECRETS}?fieldSelector=metadata.name=dovetail-webhook-tls", "a list, though of one"),
+    Row(SCHEDULER, "GET", path_of("Secret", "dovetail-webhook-tls", "victim"), "the name in another namespace"),
+    Row(SCHEDULER, "PUT", path_of("Secret", "any", "kube-system"), "another Secret", secret("any"), JSON),
+    Row(SCHEDULER, "POST", SECRETS, "a token of another ServiceAccount is a Secret", secret("more"), JSON),
+    Row(SCHEDULER, "PATCH", CERTIFICATE, "only as a whole, at its version", secret("dovetail-webhook-tls")),
+    Row(SCHEDULER, "DELETE", CERTIFICATE, "the API servers trust it"),
+    Row(SCHEDULER, "GET", WEBHOOKS, "configurations of others"),
+    Row(SCHEDULER, "GET", f"{WEBHOOKS}/other", "likewise"),
+    Row(SCHEDULER, "PATCH", f"{WEBHOOKS}/other", "another program's webhook", webhook("other")),
+    Row(SCHEDULER, "PUT", WEBHOOK, "only its authority is patched", webhook("dovetail-webhook"), JSON),
+    Row(SCHEDULER, "POST", WEBHOOKS, "a webhook sees every object of the cluster", webhook("more"), JSON),
+    Row(SCHEDULER, "DELETE", WEBHOOK, "then pods go past it"),
+    Row(SCHEDULER, "PATCH", f"{ADMISSION}/validatingwebhookconfigurations/dovetail-webhook", "another kind", {}),
+    Row(TENANT, "GET", CERTIFICATE, "the webhook's key"),
+    Row(TENANT, "PATCH", WEBHOOK, "where pods of others are sent", webhook("dovetail-webhook")),
+]
+VIEWERS = [
+    Row(VIEWER, "GET", "/api/v1/secrets", "every token of the cluster"),
+    Row(VIEWER, "GET", CERTIFICATE, "the webhook's key"),
+    Row(VIEWER, "GET", "/api/v1/configmaps", "settings of others"),
+    Row(VIEWER, "GET", f"{RUNS}/log", "what others print"),
+    Row(VIEWER, "GET", f"{NODE}/proxy/pods", "kubelet's own API"),
+    Row(VIEWER, "POST", f"{RUNS}/exec?command=id", "code in another tenant's pod", None, JSON),
+    Row(VIEWER, "POST", path_of("Pod", namespace="victim"), "it only reads", POD, JSON),
+    Row(VIEWER, "PATCH", RUNS, "it only reads", LABEL),
+    Row(VIEWER, "PATCH", f"{RUNS}/status", "it only reads", LABEL),
+    Row(VIEWER, "DELETE", RUNS, "it only reads"),
+    Row(VIEWER, "POST", f"{RUNS}/eviction", "it only reads", eviction("x"), JSON),
+    Row(VIEWER, "PATCH", NODE, "it only reads", LABEL),
+    Row(VIEWER, "PATCH", QUOTA, "it only reads", {"spec": {"hard": {}}}),
+    Row(VIEWER, "GET", f"{LEASES}/dovetail-scheduler", "the list is enough"),
+    Row(VIEWER, "POST", LEASES, "who schedules", lease("dovetail-x"), JSON),
+    Row(VIEWER, "POST", TOKEN, "the scheduler's token", {"spec": {}}, JSON),
+    Row(VIEWER, "PATCH", f"{RBAC}/clusterroles/dovetail-viewer", "rights", {"rules": [EVERYTHING]}),
+]
+REFUSED = [*PODS, *STATUS, *NODES, *VOLUMES, *CLUSTER, *TENANTS, *WEBHOOK_OBJECTS, *VIEWERS]
 
+PREEMPTED = {
+    "status": {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]}
+}
+RELEASED = {"status": {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "GangBelowMinimum"}]}}
 LOCK = notes(**{"hami.io__mutex.lock": "2026-01-01T00:00:00Z,victim,waits"})
 ALLOWED = [
     Row(SCHEDULER, "PATCH", f"{WAITS}/status", "the epoch", notes(**{"dovetail.dev__epoch": "2.me"})),
@@ -193,6 +261,10 @@ ALLOWED = [
         SCHEDULER, "PATCH", f"{RUNS}/status", "a pod that was bound meanwhile", notes(**{"dovetail.dev__epoch": "2.me"})
     ),
     Row(SCHEDULER, "PATCH", f"{WAITS}/status", "why it waits", condition("PodScheduled", "False"), STRATEGIC),
+    Row(SCHEDULER, "PATCH", f"{WAITS}/status", "a node kept", {"status": {"nominatedNodeName": "a"}}),
+    Row(SCHEDULER, "PATCH", f"{WAITS}/status", "no longer", {"status": {"nominatedNodeName": None}}),
+    Row(SCHEDULER, "PATCH", f"{RUNS}/status", "why it ends", PREEMPTED, STRATEGIC),
+    Row(SCHEDULER, "PATCH", f"{RUNS}/status", "why it ends with its gang", RELEASED, STRATEGIC),
     Row(
         *(SCHEDULER, "PATCH", f"{RUNS}/status", "HAMi's label, before 1.35"),
         {"metadata": {"labels": {"hami.io/vgpu-node": "a"}}},
@@ -219,6 +291,16 @@ ALLOWED = [
         },
         JSON,
     ),
+    Row(SCHEDULER, "GET", CERTIFICATE, "the webhook's certificate"),
+    Row(SCHEDULER, "PUT", CERTIFICATE, "a new certificate", secret("dovetail-webhook-tls"), JSON),
+    Row(SCHEDULER, "GET", WEBHOOK, "whether it has the authority"),
+    Row(SCHEDULER, "PATCH", WEBHOOK, "the certificate's authority", {"webhooks": []}),
+    Row(VIEWER, "GET", "/api/v1/nodes", "who has which GPUs"),
+    Row(VIEWER, "GET", "/api/v1/pods", "who has which GPUs"),
+    Row(VIEWER, "GET", "/api/v1/resourcequotas", "quotas"),
+    Row(VIEWER, "GET", "/apis/apps/v1/replicasets", "which pods are replicas"),
+    Row(VIEWER, "GET", "/apis/policy/v1/poddisruptionbudgets", "what a plan may evict"),
+    Row(VIEWER, "GET", "/apis/coordination.k8s.io/v1/leases", "the names that the running Dovetail serves"),
     Row(TENANT, "POST", path_of("Pod", namespace="tenant"), "a pod", POD, JSON),
     Row(TENANT, "PATCH", path_of("Pod", "made", "tenant"), "its labels", LABEL),
     Row(TENANT, "DELETE", path_of("Pod", "made", "tenant"), "its end"),

@@ -83,6 +83,17 @@ def readme_commands(folder: str) -> list[str]:
     return re.findall(r"(?m)^    (kubectl (?!get nodes,pods -A).*)$", text)
 
 
+def as_hamis_users_write_it(running: Cluster) -> None:
+    """A Deployment without schedulerName that asks for a whole GPU."""
+    make = "kubectl create deployment whole --image=example --dry-run=client -o yaml"
+    running.shell(f"{make} | kubectl set resources -f - --limits=nvidia.com/gpu=1 --local -o yaml | kubectl apply -f -")
+    running.nodes_of_pods("whole", 1)
+    read = "{.items[0].spec.schedulerName} {.items[0].spec..limits}"
+    stored = running.shell(f"kubectl get pods -l app=whole -o jsonpath='{read}'")
+    assert stored.startswith("dovetail ")
+    assert '"nvidia.com/gpucores":"100"' in stored
+
+
 def children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
@@ -108,6 +119,7 @@ def test_a_person_walks_through(control_plane: ControlPlane, tmp_path: Path) -> 
         assert int((home / "dovetail-1.pid").read_text()) != leader
         running.shell("kubectl delete deployment --all && kubectl apply -f examples/demo/demo-b.yaml")
         assert len(running.nodes_of_pods("demo-b", 4)) == 4
+        as_hamis_users_write_it(running)
 
         second = subprocess.run(
             [sys.executable, "-m", "tools.cluster", "--home", str(home)], cwd=ROOT, capture_output=True, text=True

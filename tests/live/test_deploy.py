@@ -14,24 +14,25 @@ from tools.controlplane.kubelet import Kubelet
 from tools.controlplane.objects import gpu_limits, node, pod
 from tools.controlplane.plane import ControlPlane
 
-MANIFESTS = sorted(str(path.relative_to(DEPLOY)) for path in DEPLOY.rglob("*.yaml"))
+CRDS = sorted(path.name for path in (DEPLOY / "crds").glob("*.yaml"))
 
 
-@pytest.mark.parametrize("name", MANIFESTS)
-def test_the_manifests_apply(name: str, plane: ControlPlane, api: Client) -> None:
-    said = plane.kubectl("apply", "-f", str(DEPLOY / name))
-    objects: list[Object] = [item for item in yaml.safe_load_all((DEPLOY / name).read_text(encoding="utf-8")) if item]
-    assert len([line for line in said.splitlines() if line.endswith(("created", "configured"))]) == len(objects)
-    again = plane.kubectl("apply", "-f", str(DEPLOY / name))
-    assert all(line.endswith("unchanged") for line in again.splitlines() if "flowschema" not in line.lower())
-    plane.kubectl("delete", "-f", str(DEPLOY / name))
+@pytest.mark.parametrize("name", CRDS)
+def test_the_definitions_of_other_projects_apply(name: str, plane: ControlPlane, api: Client) -> None:
+    path = DEPLOY / "crds" / name
+    said = plane.kubectl("apply", "-f", str(path))
+    assert len([line for line in said.splitlines() if line.endswith("created")]) == len(_objects(path))
+    again = plane.kubectl("apply", "-f", str(path))
+    assert all(line.endswith("unchanged") for line in again.splitlines())
+    plane.kubectl("delete", "-f", str(path))
 
 
 @pytest.mark.parametrize(
     ("verb", "path"),
     [
         ("GET", "/api/v1/secrets"),
-        ("DELETE", "/api/v1/namespaces/default/pods/x"),
+        ("DELETE", "/api/v1/namespaces/default/pods"),  # one pod: the admission policy says which
+        ("POST", "/api/v1/namespaces/default/pods"),
         ("DELETE", "/api/v1/nodes/x"),
         ("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"),
         ("GET", "/api/v1/configmaps"),
@@ -45,7 +46,7 @@ def test_the_scheduler_may_not(verb: str, path: str, dovetail_api: Client) -> No
 
 
 def test_what_is_optional_is_not_applied_with_the_rest() -> None:
-    """`kubectl apply -f deploy/` does not go into folders: rights that few need are asked for by name."""
+    """Rights that few need are components, which are asked for by name."""
     roles = [item for item in _objects(DEPLOY / "rbac.yaml") if item["kind"] in ("ClusterRole", "Role")]
     written = [
         (resource, verb)
@@ -61,27 +62,12 @@ def test_what_is_optional_is_not_applied_with_the_rest() -> None:
         ("leases", "update"),
         ("persistentvolumeclaims", "patch"),
         ("persistentvolumes", "patch"),
+        ("pods", "delete"),
         ("pods/binding", "create"),
+        ("pods/eviction", "create"),
         ("pods/status", "patch"),
     ]
-    assert {path.name for path in (DEPLOY / "optional").glob("*.yaml")} >= {"hami-lock.yaml", "metrics-auth.yaml"}
-
-
-def test_the_shipped_pod_passes_pod_security_restricted(api: Client) -> None:
-    labels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn", "audit")}
-    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "restricted", "labels": labels}})
-    (deployment,) = [item for item in _objects(DEPLOY / "deployment.yaml") if item["kind"] == "Deployment"]
-    template = deployment["spec"]["template"]
-    meta = {"name": "scheduler", "namespace": "restricted", "labels": template["metadata"]["labels"]}
-    api.create({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]})
-    spec = api.get("Pod", "scheduler", "restricted")["spec"]
-    assert spec["automountServiceAccountToken"] is True  # the ServiceAccount says no: nobody else gets its token
-    spec["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
-    with pytest.raises(ApiError) as refused:  # the namespace does refuse
-        api.create(
-            {"apiVersion": "v1", "kind": "Pod", "metadata": {**meta, "name": "more"}, "spec": template["spec"] | spec}
-        )
-    assert "violates PodSecurity" in str(refused.value)
+    assert {"hami-lock", "metrics-auth"} <= {path.name for path in (DEPLOY / "optional").iterdir()}
 
 
 def _objects(manifest: Path) -> list[Object]:

@@ -14,7 +14,7 @@ import pytest
 from dovetail.kube.live.port import BACKLOG, MAX_CONNECTIONS
 from tests.live.dovetail_process import Dovetail, scheduling
 from tests.live.faults import Alongside, create_all
-from tools.controlplane.access import DEPLOY, grant_dovetail
+from tools.controlplane.access import component, grant_dovetail
 from tools.controlplane.client import Client
 from tools.controlplane.kubelet import Kubelet
 from tools.controlplane.objects import gpu_limits, node, pod
@@ -115,8 +115,8 @@ def test_metrics_are_for_those_whom_the_api_server_knows(plane: ControlPlane, ap
     with scheduling(plane, "--metrics-auth", "apiserver") as dovetail:
         assert (_read(dovetail, "/healthz"), _read(dovetail, "/readyz")) == (200, 200)
         assert _read(dovetail, "/metrics", token) == 503
-        assert "deploy/optional/metrics-auth.yaml" in dovetail.words()
-        grant_dovetail(api, DEPLOY / "optional" / "metrics-auth.yaml")
+        assert "deploy/optional/metrics-auth" in dovetail.words()
+        grant_dovetail(api, component("metrics-auth"))
         api.wait_until(lambda: _read(dovetail, "/metrics", token) == 403, "the reader is known, and may not", 20)
         assert _read(dovetail, "/metrics") == 401
         assert _read(dovetail, "/metrics", "made-up") == 401

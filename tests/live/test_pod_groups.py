@@ -9,6 +9,7 @@ import pytest
 from tests.live.dovetail_process import scheduling
 from tests.live.test_scheduling import placed, reason
 from tools.controlplane import objects
+from tools.controlplane.access import component, grant_dovetail
 from tools.controlplane.client import Object
 from tools.controlplane.plane import ControlPlane, Options
 
@@ -34,8 +35,9 @@ def member(name: str) -> Object:
 
 def test_members_wait_for_their_pod_group_and_for_each_other(gang_plane: ControlPlane) -> None:
     api = gang_plane.client()
-    api.create(objects.node("n", gpus=2))
+    api.create(objects.node("n", gpus=1))
     with scheduling(gang_plane):
+        grant_dovetail(api, component("pod-group-status"))
         api.create(member("a"))
         said = reason(api, "a")
         assert said["reason"] == "GroupUnknown"
@@ -49,4 +51,14 @@ def test_members_wait_for_their_pod_group_and_for_each_other(gang_plane: Control
         api.ask("POST", GROUPS, group)
         api.wait_until(lambda: "1 of 2 members of default/gang" in reason(api, "a")["message"], "a knows its group", 30)
         api.create(member("b"))
-        assert placed(api, "a", "b") == ["n", "n"]
+
+        def scheduled() -> str:
+            status = api.ask("GET", f"{GROUPS}/gang").get("status", {})
+            (said,) = [one for one in status.get("conditions", []) if one["type"] == "PodGroupScheduled"] or [{}]
+            return f"{said.get('status')} {said.get('reason')}: {said.get('message')}"
+
+        short = "False Unschedulable: 1 of 2 members of default/gang fit, 2 must start together"
+        api.wait_until(lambda: scheduled().startswith(short), "the PodGroup says why", 30)
+        api.create(objects.node("m", gpus=1))
+        assert sorted(placed(api, "a", "b")) == ["m", "n"]
+        api.wait_until(lambda: scheduled().startswith("True Scheduled"), "the PodGroup says that it is placed", 30)

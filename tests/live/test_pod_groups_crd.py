@@ -139,7 +139,7 @@ def test_a_gang_killed_between_its_binds_is_completed_first(plane: ControlPlane,
     }
     api.create(body)
     api.create(objects.node("a", gpus=2, annotations={HANDSHAKE: "Requesting_2026.01.01 00:00:00"}))
-    with crd(api), scheduling(plane) as dovetail:
+    with crd(api), scheduling(plane, "--no-preemption") as dovetail:
         make_group(api, 2)
         for name in ("g-0", "g-1"):
             api.create(member(name))

@@ -66,7 +66,7 @@ def test_room_goes_to_the_highest_priority_then_to_the_oldest(
         kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
         api.create({**kind, "value": value})
     api.create(objects.node("a", gpus=1))
-    with scheduling(plane):
+    with scheduling(plane, "--no-preemption"):
         api.create(objects.pod("holds", WHOLE))
         placed(api, "holds")
         for name, priority in (("early-low", "low"), ("late-low", "low"), ("high", "high")):

@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from dovetail import __version__
 from tests.packaging.installing import (
@@ -82,8 +83,10 @@ def test_the_sdist_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
 
 def test_extras_hold_what_their_users_need() -> None:
     assert declared() == {"click", "msgspec", "numpy", "numba", "pyyaml"}
-    assert declared("live") - declared() == {"aiohttp", "httptools"}
+    assert declared("live") - declared() == {"aiohttp", "cryptography", "httptools"}
     assert declared("plot") - declared() == {"matplotlib"}
+    assert declared("top") - declared() == {"textual"}
+    assert declared("tracing") - declared() == {"opentelemetry-exporter-otlp-proto-http", "opentelemetry-sdk"}
     assert declared("dask") - declared() == {"distributed"}
     assert declared("ray") - declared() == {"ray"}
 
@@ -156,6 +159,45 @@ def test_the_image_has_all_that_its_build_reads(tmp_path: Path) -> None:
     assert __version__ in run(entry, "--version", cwd=tmp_path, env=env)
     assert "nodes used: 1 of 2" in run(entry, "demo", "A", cwd=tmp_path, env=env)
     assert said["COPY"] == "--from=build /opt/dovetail /opt/dovetail"
+    # A new pod: an empty cache of its own, and the kernels of the image. They are loaded: no other code appears.
+    for folder in (kernels, *kernels.rglob("*/")):
+        folder.chmod(0o555)
+    pod = env | {"DOVETAIL_CACHE_DIR": str(tmp_path / "cache")}
+    run(entry, "warm", "binpack:binpack", cwd=tmp_path, env=pod)
+    loaded = compiled_code(tmp_path / "cache")
+    assert loaded
+    assert loaded <= compiled_code(kernels)
+
+
+def compiled_code(folder: Path) -> set[tuple[str, bytes]]:
+    """numba's files of machine code: name and content."""
+    return {(path.name, path.read_bytes()) for path in folder.rglob("*.nbc")}
+
+
+def test_the_builder_gets_what_the_dockerfile_copies_and_nothing_else() -> None:
+    lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    rules = [line for line in lines if line and not line.startswith("#")]
+    copied = [
+        word
+        for key, rest in Image(ROOT / "Dockerfile", Path("/nowhere")).stage(0)
+        if key == "COPY"
+        for word in rest.split()[:-1]
+    ]
+    assert rules[0] == "*"
+    assert sorted(rule[1:] for rule in rules if rule.startswith("!")) == sorted(copied)
+    assert rules[-1] == "**/__pycache__"
+
+
+def test_the_image_runs_as_the_user_of_the_deployment() -> None:
+    stage = dict(Image(ROOT / "Dockerfile", Path("/nowhere")).stage(1))
+    (deployment,) = [
+        item
+        for item in yaml.safe_load_all((ROOT / "deploy" / "deployment.yaml").read_text(encoding="utf-8"))
+        if item["kind"] == "Deployment"
+    ]
+    spec = deployment["spec"]["template"]["spec"]
+    assert stage["USER"] == str(spec["securityContext"]["runAsUser"])
+    assert "command" not in spec["containers"][0]  # the image's entry point is `dovetail`
 
 
 def pins(name: str) -> dict[str, set[str]]:
@@ -185,6 +227,8 @@ def test_the_dockerfile_installs_nothing_without_a_hash_and_lets_the_base_be_pin
         "ARG BASE=python:3.11-slim",
         "FROM ${BASE} AS build",
         "FROM ${BASE}",
+        "ARG VERSION=dev",
+        "ARG REVISION=unknown",
     ]
     assert image.variables(0)["PIP_REQUIRE_HASHES"] == "1"
     installing = [rest for number in (0, 1) for word, rest in image.stage(number) if "pip install" in rest]

@@ -6,7 +6,7 @@ import signal
 import time
 
 from tests.live.chaos.world import WHOLE, World
-from tests.live.dovetail_process import Dovetail
+from tests.live.dovetail_process import ALONE, Dovetail
 from tools.controlplane.objects import pod
 
 SECOND = "dovetail-two"
@@ -89,7 +89,7 @@ def scheduler_frozen(w: World) -> None:
 
 def leader_killed(w: World) -> None:
     """A second replica takes over within its Lease, and gives way again."""
-    second = Dovetail(w.plane, "--lease-seconds", "4", "--identity", "second")
+    second = Dovetail(w.plane, "--lease-seconds", "4", "--identity", "second", *ALONE)
     try:
         second.start(wait=False)
         w.pause(0.5, 2.0)
@@ -105,7 +105,7 @@ def leader_killed(w: World) -> None:
 
 def two_schedulers(w: World) -> None:
     """Another Dovetail under another Lease and name, on the same nodes."""
-    other = Dovetail(w.plane, "--lease-name", SECOND, "--scheduler-name", SECOND, "--identity", "other")
+    other = Dovetail(w.plane, "--lease-name", SECOND, "--scheduler-name", SECOND, "--identity", "other", *ALONE)
     names = [w.name("two") + f"-{number}" for number in range(8)]
     try:
         other.start(wait=False)

@@ -17,7 +17,7 @@ from tests.live.chaos.faults_servers import SECOND, SERVER_FAULTS
 from tests.live.chaos.machines import machines
 from tests.live.chaos.witness import Witness
 from tests.live.chaos.world import World
-from tests.live.dovetail_process import AUDITED, scheduling, wrong_ledger
+from tests.live.dovetail_process import ALONE, AUDITED, scheduling, wrong_ledger
 from tools.controlplane.access import USER
 from tools.controlplane.client import ApiError, Client, Object
 from tools.controlplane.kubelet import Kubelet
@@ -181,7 +181,7 @@ def _world(plane: ControlPlane, seed: int) -> Iterator[World]:
             api.create(machine.node())
         witness = stack.enter_context(Witness(api, there))
         kubelet = stack.enter_context(Kubelet(api.access, hami=True))
-        dovetail = stack.enter_context(scheduling(plane, *AUDITED))
+        dovetail = stack.enter_context(scheduling(plane, *AUDITED, *ALONE))
         world = World(plane, api, kubelet, dovetail, witness, random.Random(), random.Random(seed))
         world.pause(2.0, 2.0)
         world.canaries()

@@ -1,6 +1,8 @@
 """A churn run: nodes, cards, pods, owners, policies, namespaces, quotas, claims, PodGroups and Services come and go.
 
 Every object has a new name, and as many are there at the end as at the start: what the scheduler keeps must be, too.
+No namespace is made while many of them are still being deleted. So their number does not depend on how fast the
+namespace controller is, and memory is compared at equal numbers of objects.
 """
 
 from __future__ import annotations
@@ -9,17 +11,17 @@ import json
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from tests.live.chaos.machines import CANARY, Machine
 from tests.live.chaos.run import POD_GROUPS
-from tests.live.dovetail_process import AUDITED, scheduling, wrong_ledger
+from tests.live.dovetail_process import ALONE, AUDITED, scheduling, wrong_ledger
 from tests.live.fuzz.judge import Judge
-from tests.live.fuzz.measures import Canaries, Vitals, part, quantile
+from tests.live.fuzz.measures import Canaries, Vitals, curve, part, quantile
 from tests.live.fuzz.pods import GANG, sound, word
-from tests.live.fuzz.run import Tell, tracebacks
+from tests.live.fuzz.run import Tell, tracebacks, wait_for_kernels
 from tools.controlplane.client import ApiError, Client, Object, path_of
 from tools.controlplane.kubelet import Kubelet
 from tools.controlplane.objects import GPU_MEMORY, REGISTER, card, gpu_limits, pod
@@ -27,7 +29,11 @@ from tools.controlplane.plane import ControlPlane
 
 WARM, LAST = (0.25, 0.4), (0.85, 1.0)  # parts of the run whose memory is compared
 WITHIN = 0.10  # of the memory after the warm-up
-PILED_UP = {"Namespace": 120, "Pod": 800}  # so many at the end are too many; deleting a namespace takes half a minute
+STEPS = 60.0  # a second at most: a run that takes all of the processors leaves none to the namespace controller
+MOST_NAMESPACES = 24  # in all, with those that are being deleted: no further one is made meanwhile
+LOOK_EVERY = 1.0  # seconds between two counts of namespaces
+PILED_UP = {"Namespace": MOST_NAMESPACES + 12, "Pod": 400}  # more at any time: a verdict on memory says nothing
+LEAST_NAMESPACES = 0.02  # of them a second must be made: else the namespace controller does not work
 TOLD_EVERY = 60.0  # seconds
 # Without the second, claims stay for ever, and their namespaces with them. By default both may ask 20 times a second:
 # then namespaces are deleted more slowly than they are made.
@@ -44,6 +50,7 @@ class Outcome:
     seconds: float = 0.0
     waits: list[float] = field(default_factory=list)
     memory: list[float] = field(default_factory=list)  # MiB, twice a second
+    there: list[tuple[int, int]] = field(default_factory=list)  # namespaces and pods, once a minute
     found: list[str] = field(default_factory=list)
 
     def summary(self) -> str:
@@ -53,7 +60,9 @@ class Outcome:
             f"churn, seed {self.seed}: {made} in {self.seconds:.0f} s\n"
             f"  canaries: {len(self.waits)}, seconds p50 {quantile(self.waits, 0.5):.2f}, "
             f"p99 {quantile(self.waits, 0.99):.2f}, max {quantile(self.waits, 1.0):.2f}\n"
-            f"  memory: {warm:.0f} → {last:.0f} MiB ({last / max(warm, 1.0) - 1:+.1%})\n"
+            f"  there were {_most(self.there, 0)} namespaces and {_most(self.there, 1)} pods\n"
+            f"  memory: {warm:.0f} → {last:.0f} MiB ({last / max(warm, 1.0) - 1:+.1%}); in tenths of the run "
+            f"{curve(self.memory)}\n"
             f"  findings: {len(self.found) or 'none'}"
         )
 
@@ -64,6 +73,7 @@ class Churn:
     def __init__(self, api: Client, machines: dict[str, Machine], seed: int) -> None:
         self._api, self._machines, self._dice = api, machines, random.Random(seed)
         self.made: Counter[str] = Counter()
+        self.crowded = False  # many namespaces are still being deleted: make no further ones
         self._there: dict[str, deque[tuple[str, str]]] = {kind: deque() for kind in MOST}  # (namespace, name)
         self._makers: dict[str, Callable[[str], None]] = {
             "Node": self._node,
@@ -81,7 +91,8 @@ class Churn:
         if kind == "Cards":
             self._new_cards()
         elif len(self._there[kind]) >= MOST[kind]:
-            self._remove(kind)
+            if kind != "Namespace" or not self.crowded:
+                self._remove(kind)
         elif kind in ("Node", "Namespace") or self._there["Namespace"]:
             self.made[kind] += 1
             self._makers[kind](f"{kind.lower()}-{self.made[kind]}-{word(self._dice, 4)}")
@@ -159,6 +170,8 @@ class Churn:
 
     def _remove(self, kind: str) -> None:
         namespace, name = self._there[kind].popleft()
+        if kind == "Namespace" and self._dice.random() < 0.5:  # else the controller ends its pods, in half a minute
+            self._api.request("DELETE", path_of("Pod", namespace=name), gracePeriodSeconds=0)
         if kind == "PodGroup":
             self._api.request("DELETE", f"{GROUPS.format(namespace)}/{name}")
         elif kind == "Node":
@@ -193,30 +206,52 @@ def run(plane: ControlPlane, seed: int, seconds: float, interpreted: bool = True
     with ExitStack() as stack:
         judge = stack.enter_context(Judge(api, machines, {}))
         stack.enter_context(Kubelet(api.access))
-        dovetail = stack.enter_context(scheduling(plane, *AUDITED, interpreted=interpreted))
+        dovetail = stack.enter_context(scheduling(plane, *AUDITED, *ALONE, interpreted=interpreted))
+        if not interpreted:
+            wait_for_kernels(dovetail)
         churn = Churn(api, machines, seed)
         with Canaries(api) as canaries, Vitals(dovetail, tell) as vitals:
-            started, told = time.monotonic(), 0.0
-            while (now := time.monotonic() - started) < seconds:
-                churn.step()
-                if now - told > TOLD_EVERY and vitals.memory:
-                    told = now
-                    tell(f"  {told:6.0f} s  {churn.made.total()} objects{_there(api)}, {vitals.memory[-1]:.0f} MiB")
-        outcome.made, outcome.seconds = churn.made, now
+            outcome.seconds = _keep_on(api, churn, seconds, vitals, outcome, tell)
+        outcome.made = churn.made
         outcome.waits, outcome.memory = canaries.waits, vitals.memory
         said = dovetail.words()
         outcome.found += (
             vitals.ended + canaries.blind + vitals.sick + judge.wrong + tracebacks(said) + wrong_ledger(said)
         )
-        outcome.found += piled_up(len(api.list("Namespace")), len(api.list("Pod", None)))
+        outcome.found += [*piled_up(outcome.there), *stuck(outcome.made["Namespace"], outcome.seconds)]
     for what in outcome.found[:20]:
         tell(f"  WRONG: {what}")
     tell(outcome.summary())
     return outcome
 
 
-def _there(api: Client) -> str:
-    return f", there are {len(api.list('Namespace'))} namespaces and {len(api.list('Pod', None))} pods"
+def _keep_on(api: Client, churn: Churn, seconds: float, vitals: Vitals, outcome: Outcome, tell: Tell) -> float:
+    """Churn; returns how many seconds it took."""
+    started, looked, told, steps = time.monotonic(), 0.0, 0.0, 0
+    while (now := time.monotonic() - started) < seconds:
+        steps = max(steps + 1, int((now - 1.0) * STEPS))  # what was missed for more than a second is not made up for
+        time.sleep(max(0.0, steps / STEPS - now))
+        churn.step()
+        if now - looked > LOOK_EVERY:
+            looked, churn.crowded = now, count(api, "Namespace") >= MOST_NAMESPACES
+        if now - told > TOLD_EVERY and vitals.memory:
+            told = now
+            outcome.there.append((count(api, "Namespace"), count(api, "Pod")))
+            there = "{} namespaces and {} pods".format(*outcome.there[-1])
+            tell(f"  {now:6.0f} s  {churn.made.total()} objects, there are {there}, {vitals.memory[-1]:.0f} MiB")
+    outcome.there.append((count(api, "Namespace"), count(api, "Pod")))
+    return now
+
+
+def count(api: Client, kind: str) -> int:
+    """How many there are, without reading them."""
+    first = api.ask("GET", path_of(kind, namespace=None), limit=1)
+    return len(first["items"]) + int(first["metadata"].get("remainingItemCount", 0))
+
+
+def _most(there: Sequence[tuple[int, int]], which: int) -> str:
+    numbers = [one[which] for one in there]
+    return f"{min(numbers, default=0)} to {max(numbers, default=0)}"
 
 
 def _prepare(api: Client, machines: dict[str, Machine]) -> None:
@@ -228,13 +263,19 @@ def _prepare(api: Client, machines: dict[str, Machine]) -> None:
     api.create(machines[CANARY].node())
 
 
-def piled_up(namespaces: int, pods: int) -> list[str]:
+def piled_up(there: Sequence[tuple[int, int]]) -> list[str]:
     """Objects that should be gone: then memory grows with what is there, and a verdict on it says nothing."""
+    namespaces, pods = (max((one[n] for one in there), default=0) for n in (0, 1))
     if namespaces <= PILED_UP["Namespace"] and pods <= PILED_UP["Pod"]:
         return []
-    return [
-        f"churn: {namespaces} namespaces and {pods} pods are there at the end: they are not deleted as they are made"
-    ]
+    return [f"churn: up to {namespaces} namespaces and {pods} pods were there: they are not deleted as they are made"]
+
+
+def stuck(namespaces: int, seconds: float) -> list[str]:
+    """Namespaces that nobody deletes: then no further ones are made, and the run is no churn of namespaces."""
+    if namespaces >= seconds * LEAST_NAMESPACES:
+        return []
+    return [f"churn: only {namespaces} namespaces were made in {seconds:.0f} s: the old ones are not deleted"]
 
 
 def grown(outcome: Outcome) -> str:

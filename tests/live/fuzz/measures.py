@@ -105,5 +105,10 @@ def part(samples: Sequence[float], between: tuple[float, float]) -> float:
     return median(samples[start : max(end, start + 1)] or [0.0])
 
 
+def curve(samples: Sequence[float]) -> str:
+    """The medians of ten parts, which show whether the samples level off."""
+    return " ".join(f"{part(samples, (n / 10, (n + 1) / 10)):.0f}" for n in range(10))
+
+
 def quantile(samples: Sequence[float], share: float) -> float:
     return sorted(samples)[min(len(samples) - 1, int(len(samples) * share))] if samples else 0.0

@@ -59,7 +59,7 @@ class LyingNode:
         change = do()
         self._heavy = len(json.dumps(change)) > MOST_KEPT
         part = "status" if "status" in change else ""
-        status, _ = self._api.request("PATCH", path_of("Node", self._name, part=part), change, MERGE)
+        status = self._api.status("PATCH", path_of("Node", self._name, part=part), change, MERGE)
         return f"{self._name} {do.__name__.strip('_')}", status
 
     def _wipe(self) -> Object:

@@ -10,7 +10,7 @@ from tests.live.fuzz.twists import HOSTILE, KNOWN_NOTES, group_spec, hostile, re
 from tools.controlplane.client import MERGE, Client, Object, path_of
 
 GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{}/podgroups"
-MOST_PODS = 40  # of one thread at one time; the oldest go first
+MOST_PODS = 20  # of one thread at one time; the oldest go first
 
 
 class Tenant:
@@ -45,7 +45,7 @@ class Tenant:
         return self._dice.choice(list(self._pods))
 
     def _create(self, item: Object, how: str) -> tuple[str, int]:
-        status, _ = self._api.request("POST", path_of("Pod", namespace=self._namespace), item)
+        status = self._api.status("POST", path_of("Pod", namespace=self._namespace), item)
         if status < 300:
             self._pods[item["metadata"]["name"]] = "finalizers" in item["metadata"]
         return f"create {item['metadata']['name']} {how}", status
@@ -65,7 +65,7 @@ class Tenant:
             twist(self._dice, change)
             how = twist.__name__
         body = {"metadata": {key: change["metadata"][key] for key in ("labels", "annotations")}}
-        status, _ = self._api.request("PATCH", path_of("Pod", name, self._namespace), body, MERGE)
+        status = self._api.status("PATCH", path_of("Pod", name, self._namespace), body, MERGE)
         if status == 404:
             self._pods.pop(name, None)
         return f"patch {name} {how}", status
@@ -74,9 +74,9 @@ class Tenant:
         finalizer = self._pods.pop(name)
         grace: Object = {"gracePeriodSeconds": self._dice.choice((0, 1, 30))} if self._dice.random() < 0.7 else {}
         path = path_of("Pod", name, self._namespace)
-        status, _ = self._api.request("DELETE", path, **grace)
+        status = self._api.status("DELETE", path, **grace)
         if finalizer:
-            status, _ = self._api.request("PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
+            status = self._api.status("PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
         return f"delete {name} {grace}", status
 
     def _group(self) -> tuple[str, int]:
@@ -89,7 +89,7 @@ class Tenant:
         if verb != "DELETE":
             body = {**(body or {}), "spec": group_spec(self._dice)}
         content = MERGE if verb == "PATCH" else "application/json"
-        status, _ = self._api.request(verb, path if verb == "POST" else f"{path}/{name}", body, content)
+        status = self._api.status(verb, path if verb == "POST" else f"{path}/{name}", body, content)
         return f"{verb} PodGroup {name}", status
 
 

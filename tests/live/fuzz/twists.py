@@ -29,6 +29,7 @@ from tests.live.fuzz.pods import (
 from tools.controlplane.client import Object
 from tools.controlplane.objects import GPU, GPU_CORES, GPU_MEMORY
 
+OTHER_PLUGINS = ("aliyun.com/gpu-mem", "tencent.com/vcuda-core", "tencent.com/vcuda-memory")
 KNOWN_NOTES = (
     *(ALLOCATED, TO_ALLOCATE, "hami.io/bind-phase", "hami.io/bind-time", "hami.io/vgpu-node", "hami.io/vgpu-time"),
     *("hami.io/gpu-scheduler-policy", "hami.io/node-scheduler-policy", "hami.io/device-scoring-weights"),
@@ -46,6 +47,14 @@ def huge_amounts(dice: random.Random, item: Object) -> None:
 def huge_resources(dice: random.Random, item: Object) -> None:
     limits(item)[dice.choice(("cpu", "memory", "ephemeral-storage", "hugepages-2Mi"))] = dice.choice(AMOUNTS)
     limits(item).setdefault("memory", "1Gi")
+
+
+def other_plugins(dice: random.Random, item: Object) -> None:
+    """Cards of gpushare or gpu-manager, which no node has, and what their schedulers would have written."""
+    for resource in dice.sample(OTHER_PLUGINS, dice.randrange(1, 4)):
+        limits(item)[resource] = dice.choice((*AMOUNTS, "1", "100", "150"))
+    notes(item)["ALIYUN_COM_GPU_MEM_IDX"] = dice.choice(("0", "0," * 20_000, *ODD))
+    notes(item)["tencent.com/predicate-gpu-idx-0"] = dice.choice(("0,1", "0," * 20_000, *ODD))
 
 
 def many_resources(dice: random.Random, item: Object) -> None:
@@ -219,7 +228,7 @@ HOSTILE: tuple[Twist, ...] = (
     *(huge_amounts, huge_amounts, huge_resources, many_resources, many_containers, large_note, policy_chains),
     *(many_types, many_uuids, forged_record, forged_marks, odd_notes, odd_fields, values_of_the_old_test),
     *(thousand_tolerations, thousand_terms, thousand_spreads, thousand_ports, thousand_volumes, gates, strange_gang),
-    *(many_labels, resource_claims, never_gone, straight_to_a_node),
+    *(many_labels, resource_claims, never_gone, straight_to_a_node, other_plugins),
 )
 
 

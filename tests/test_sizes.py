@@ -21,8 +21,6 @@ PARTS_OF_SERVICE = "puts the parts of the live scheduler together, one statement
 FUNCTIONS = {  # "file function": (lines, why)
     "cli/commands/compare.py compare": (41, COMMAND_OPTIONS),
     "cli/commands/doctor.py doctor": (43, COMMAND_OPTIONS),
-    "cli/commands/extender.py extender": (75, COMMAND_OPTIONS),
-    "cli/commands/scheduler.py scheduler": (78, COMMAND_OPTIONS),
     "kube/conversion/requests.py pod_from": (48, "one argument for each field of a pod"),
     "kube/live/service.py LiveScheduler.__init__": (47, PARTS_OF_SERVICE),
     "kube/live/service.py LiveScheduler._put_together": (51, PARTS_OF_SERVICE),

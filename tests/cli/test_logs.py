@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dovetail.cli.commands.scheduler import LOG_LEVELS
+from dovetail.cli.options import LOG_LEVELS
 from dovetail.cli.output.logs import REPEAT_SECONDS, Logger
 from dovetail.kube.api.errors import error_of
 from dovetail.kube.log import DEBUG, ERROR, INFO, WARNING, Level

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 import click
@@ -27,3 +29,12 @@ class Refused(click.ClickException):
                 say(line)
             else:
                 file.write(f"dovetail: {visible(line)}\n")
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Around imports of what the extra `name` of the wheel installs. Raises Refused."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise Refused(f"{error.name} is not installed: pip install 'dovetail[{name}]'") from error

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from dovetail.cli.errors import Refused
 from dovetail.cli.hami_flags import address
-from dovetail.cli.live import LiveOptions
 from dovetail.cli.live import run as run_scheduler
 from dovetail.cli.output.logs import Logger
+from dovetail.cli.scheduler_options import LiveOptions
 from dovetail.kube.extender.extender import Extender, ExtenderOptions
 from dovetail.kube.live.service import LiveScheduler
 from dovetail.web.certificates import BadCertificate, CertificateFiles

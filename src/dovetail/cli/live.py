@@ -9,17 +9,16 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dovetail import kernel_cache, own_folder
 from dovetail.cli.errors import Refused
-from dovetail.cli.options import ClusterOptions
 from dovetail.cli.output.logs import Logger
+from dovetail.cli.scheduler_options import LiveOptions
 from dovetail.cli.settings import scheduler_profiles, settle, with_seals, with_vendors
 from dovetail.cli.webhook import pod_webhook, serving_webhook
-from dovetail.cli.webhook_options import WebhookAsked
 from dovetail.config import Config, PreemptionConfig, SignalsConfig, TracingConfig
 from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api
@@ -43,42 +42,8 @@ from dovetail.kube.live.webhook_view import LiveCluster
 from dovetail.kube.log import ERROR, WARNING, Level
 from dovetail.kube.objects.problems import InputError, Problems
 
-DEFAULT_NAME = "dovetail"
 STOPPED, LOST = 0, 1
 BESIDE = 40  # connections for watches, conditions and events, in addition to those that bind
-
-
-@dataclass(frozen=True, slots=True)
-class LiveOptions:
-    """The options of the command line."""
-
-    asked: ClusterOptions
-    names: tuple[str, ...] = ()
-    default_name: str = DEFAULT_NAME  # where neither these nor the configuration name a scheduler
-    kubeconfig: Path | None = None
-    context: str | None = None
-    hami_lock: str = "auto"
-    lease: tuple[str, str] = ("kube-system", "dovetail-scheduler")
-    lease_seconds: int = 15
-    nodes: tuple[str, ...] = ()
-    peer_namespaces: tuple[str, ...] = ()
-    any_names: bool = False
-    seal_key_file: str | None = None
-    identity: str | None = None
-    settle_seconds: float = 30.0
-    audit_seconds: float = 60.0
-    binds_at_once: int = 64
-    listen: str = ""
-    metrics_auth: str = "none"
-    webhook: WebhookAsked = field(default_factory=WebhookAsked)
-    hami_metrics: str | None = None  # None: as the configuration says
-    json_logs: bool = False
-    log_level: str = "info"
-    interpreted: bool = False
-    preempts: bool = True
-    journal: tuple[str, int, float] | None = None  # folder, MiB, days
-    hami_lock_seconds: float = OLD
-    api_seconds: float = 30.0  # for one request to the API server
 
 
 # What is served beside the scheduler, while it runs.
@@ -126,7 +91,7 @@ def _options(asked: LiveOptions, config: Config, settings: Settings, profiles: M
         lease=asked.lease[1],
         terms=Terms.of(asked.lease_seconds),
         hami_lock=asked.hami_lock,
-        hami_lock_seconds=asked.hami_lock_seconds,
+        hami_lock_seconds=OLD if asked.hami_lock_seconds is None else asked.hami_lock_seconds,
         at_once=asked.binds_at_once,
         settle_seconds=asked.settle_seconds,
         audit_seconds=asked.audit_seconds,

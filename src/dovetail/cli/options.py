@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -14,6 +14,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 OUTPUTS = ("table", "wide", "json", "yaml")
 ENGINES = ("auto", "interpreted", "compiled")
+LOG_FORMATS = ("text", "json")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+class Option(Protocol):
+    """A decorator that adds one or more options to a command."""
+
+    def __call__(self, function: Function, /) -> Function: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,67 @@ def complete_policy(context: click.Context, parameter: click.Parameter, incomple
 
     table = NODE_POLICIES if parameter.name == "node_policy" else DEVICE_POLICIES
     return [CompletionItem(name, help=row.sentence) for name, row in table.items() if name.startswith(incomplete)]
+
+
+def together(*options: Option) -> Option:
+    """One decorator that adds `options`; --help lists them in this order."""
+
+    def add(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+def scheduler_names_option(text: str) -> Option:
+    """The scheduler names of a live command; other commands choose pods by `--scheduler-name` of `live_options`."""
+    return click.option("--scheduler-name", "names", metavar="NAME", multiple=True, help=text)
+
+
+def node_policy_option(text: str, *aliases: str) -> Option:
+    return click.option(
+        *aliases, "--node-policy", "node_policy", metavar="POLICY", shell_complete=complete_policy, help=text
+    )
+
+
+def gpu_policy_option(text: str, *aliases: str) -> Option:
+    return click.option(
+        *aliases, "--gpu-policy", "gpu_policy", metavar="POLICY[,POLICY]", shell_complete=complete_policy, help=text
+    )
+
+
+def config_option(text: str) -> Option:
+    """`text` says what the command reads in the configuration."""
+    return click.option(
+        "--config", envvar="DOVETAIL_CONFIG", show_envvar=True, metavar="FILE", type=click.Path(), help=text
+    )
+
+
+def device_config_option(*aliases: str, text: str = "HAMi's device-config.yaml.") -> Option:
+    return click.option(*aliases, "--device-config", "device_config", metavar="FILE", type=click.Path(), help=text)
+
+
+def log_options(levels: str = "The least important messages that are printed.") -> Option:
+    """The format and the level of the log; `levels` is the help of the level."""
+    return together(
+        click.option(
+            "--log-format", type=click.Choice(LOG_FORMATS), default="text", show_default=True, help="On stderr."
+        ),
+        click.option("--log-level", type=click.Choice(LOG_LEVELS), default="info", show_default=True, help=levels),
+    )
+
+
+def _filename_option(text: str) -> Option:
+    return click.option(
+        "-f",
+        "--filename",
+        "filenames",
+        multiple=True,
+        metavar="FILE",
+        type=click.Path(exists=False, allow_dash=True),
+        help=text,
+    )
 
 
 output_option = click.option(
@@ -113,16 +182,10 @@ _scheduler_name_option = click.option(
     " --config, of the running Dovetail, or dovetail). Repeat it.",
 )
 
-_CLUSTER_OPTIONS = (
-    click.option(
-        "-f",
-        "--filename",
-        "filenames",
-        multiple=True,
-        metavar="FILE",
-        type=click.Path(exists=False, allow_dash=True),
-        help="Manifests, YAML or JSON, or a snapshot: a file, a folder, or - for stdin. Repeat it; the order does not"
-        " matter.",
+cluster_options = together(  # of a command that reads a cluster and prints a result
+    _filename_option(
+        "Manifests, YAML or JSON, or a snapshot: a file, a folder, or - for stdin. Repeat it; the order does not"
+        " matter."
     ),
     click.option(
         "-n",
@@ -130,32 +193,10 @@ _CLUSTER_OPTIONS = (
         metavar="NAME",
         help="Namespace of objects that name none (default: default), and where `explain` looks for the pod.",
     ),
-    click.option(
-        "--node-policy",
-        metavar="POLICY",
-        shell_complete=complete_policy,
-        help="Node policy of pods that name none (default: binpack). See `dovetail policies`.",
-    ),
-    click.option(
-        "--gpu-policy",
-        metavar="POLICY[,POLICY]",
-        shell_complete=complete_policy,
-        help="GPU policy, or chain of them, of pods that name none (default: spread).",
-    ),
-    click.option(
-        "--config",
-        envvar="DOVETAIL_CONFIG",
-        show_envvar=True,
-        metavar="FILE",
-        type=click.Path(),
-        help="Configuration: default policies and their arguments.",
-    ),
-    click.option(
-        "--device-config",
-        metavar="FILE",
-        type=click.Path(),
-        help="HAMi's device-config.yaml: resource names and defaults.",
-    ),
+    node_policy_option("Node policy of pods that name none (default: binpack). See `dovetail policies`."),
+    gpu_policy_option("GPU policy, or chain of them, of pods that name none (default: spread)."),
+    config_option("Configuration: default policies and their arguments."),
+    device_config_option(text="HAMi's device-config.yaml: resource names and defaults."),
     click.option(
         "--strict",
         is_flag=True,
@@ -174,8 +215,7 @@ _CLUSTER_OPTIONS = (
     color_option,
 )
 
-
-_JOURNAL_OPTIONS = (
+journal_options = together(  # of the flight recorder
     click.option(
         "--journal",
         envvar="DOVETAIL_JOURNAL",
@@ -202,60 +242,18 @@ _JOURNAL_OPTIONS = (
     ),
 )
 
+connection_options = together(_kubeconfig_option, _context_option)  # select a live cluster
 
-def journal_options(function: Function) -> Function:
-    """Add the options of the flight recorder."""
-    for option in reversed(_JOURNAL_OPTIONS):
-        function = option(function)
-    return function
+live_options = together(  # of a command that reads files, a live cluster, or both
+    _live_option, connection_options, _scheduler_name_option
+)
 
-
-def connection_options(function: Function) -> Function:
-    """Add the options that select a live cluster."""
-    return _kubeconfig_option(_context_option(function))
-
-
-def live_options(function: Function) -> Function:
-    """Add the options of a command that reads files, a live cluster, or both."""
-    return _live_option(connection_options(_scheduler_name_option(function)))
-
-
-_BOARD_OPTIONS = (
-    click.option(
-        "-f",
-        "--filename",
-        "filenames",
-        multiple=True,
-        metavar="FILE",
-        type=click.Path(exists=False, allow_dash=True),
-        help="Read a snapshot or manifests instead of a cluster: a file, a folder, or - for stdin. Repeat it.",
-    ),
-    _kubeconfig_option,
-    _context_option,
+board_options = together(  # of a command that shows the state of a cluster
+    _filename_option("Read a snapshot or manifests instead of a cluster: a file, a folder, or - for stdin. Repeat it."),
+    connection_options,
     click.option("-n", "--namespace", metavar="NAME", help="A namespace other than that of your context."),
     click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces."),
     _scheduler_name_option,
-    click.option(
-        "--config",
-        envvar="DOVETAIL_CONFIG",
-        show_envvar=True,
-        metavar="FILE",
-        type=click.Path(),
-        help="The scheduler's configuration: its scheduler names, queues and topology.",
-    ),
-    click.option("--device-config", metavar="FILE", type=click.Path(), help="HAMi's device-config.yaml."),
+    config_option("The scheduler's configuration: its scheduler names, queues and topology."),
+    device_config_option(),
 )
-
-
-def board_options(function: Function) -> Function:
-    """Add the options of a command that shows the state of a cluster."""
-    for option in reversed(_BOARD_OPTIONS):
-        function = option(function)
-    return function
-
-
-def cluster_options(function: Function) -> Function:
-    """Add the options that a command needs to read a cluster and to print a result."""
-    for option in reversed(_CLUSTER_OPTIONS):
-        function = option(function)
-    return function

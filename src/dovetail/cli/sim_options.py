@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from dovetail.cli.errors import Refused
-from dovetail.cli.options import Function, color_option, engine_option
+from dovetail.cli.options import color_option, engine_option, together
 from dovetail.sim.workload import DEFAULT_CLUSTER, WorkloadParameters
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def check_targets(plot: Path | None, report: Path | None) -> None:
 
 
 _FILE = click.Path(path_type=Path)
-_SIM_OPTIONS = (
+sim_options = together(
     click.option(
         "--jobs", type=int, metavar="N", help=f"How many jobs are generated.  [default: {WorkloadParameters().jobs:,}]"
     ),
@@ -225,9 +225,3 @@ _SIM_OPTIONS = (
     click.option("--report", type=_FILE, metavar="FILE", help="Write the findings as one HTML page."),
     color_option,
 )
-
-
-def sim_options(function: Function) -> Function:
-    for option in reversed(_SIM_OPTIONS):
-        function = option(function)
-    return function

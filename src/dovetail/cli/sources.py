@@ -13,7 +13,7 @@ from typing import IO
 
 import msgspec
 
-from dovetail.cli.errors import Refused
+from dovetail.cli.errors import Refused, extra
 from dovetail.cli.options import ClusterOptions
 from dovetail.cli.output.terminal import say
 from dovetail.kube.api.kubeconfig import Connection, KubeconfigError, find
@@ -110,10 +110,8 @@ def connection_of(kubeconfig: str | None, context: str | None) -> Connection:
 
 def need_live_extra() -> None:
     """Raise Refused if the package that talks to API servers is not installed."""
-    try:
+    with extra("live"):
         import aiohttp  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise Refused(f"{error.name} is not installed: pip install 'dovetail[live]'") from error
 
 
 def read_live(asked: ClusterOptions, vendors: Vendors, doing: Callable[[str], None] = lambda text: None) -> ReadCluster:

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from dovetail.cli.options import together
+
 Function = Callable[..., Any]
 DEFAULT_WEBHOOK_NAME = "dovetail-webhook"
 
@@ -100,16 +102,16 @@ def webhook_options(listen: str = "") -> Callable[[Function], Function]:
             given = {name: kwargs.pop(name) for name in WebhookAsked.__dataclass_fields__}
             return function(*args, webhook=WebhookAsked(**given), **kwargs)
 
-        result: Function = command
-        for option in reversed(_SERVING):
-            result = option(result)
-        return click.option(
-            "--webhook-listen",
-            metavar="HOST:PORT",
-            default=listen,
-            show_default=bool(listen),
-            help="Where the admission webhook is served, such as 0.0.0.0:9443"
-            + ("." if listen else " (default: not at all). Needs a certificate."),
-        )(result)
+        return together(
+            click.option(
+                "--webhook-listen",
+                metavar="HOST:PORT",
+                default=listen,
+                show_default=bool(listen),
+                help="Where the admission webhook is served, such as 0.0.0.0:9443"
+                + ("." if listen else " (default: not at all). Needs a certificate."),
+            ),
+            *_SERVING,
+        )(command)
 
     return add

@@ -6,8 +6,16 @@ from pathlib import Path
 
 import click
 
-from dovetail.cli.errors import Refused
-from dovetail.cli.options import ClusterOptions, color_option, complete_policy, connection_options, journal_options
+from dovetail.cli.errors import extra
+from dovetail.cli.options import (
+    ClusterOptions,
+    color_option,
+    connection_options,
+    device_config_option,
+    gpu_policy_option,
+    journal_options,
+    node_policy_option,
+)
 from dovetail.cli.output.progress import progress
 from dovetail.cli.output.terminal import echo, echo_styled
 
@@ -23,10 +31,10 @@ from dovetail.cli.output.terminal import echo, echo_styled
     show_default=True,
     help="The other scheduler: pods with this spec.schedulerName. Repeat it.",
 )
-@click.option("--node-policy", metavar="POLICY", shell_complete=complete_policy, help="Of pods with devices.")
-@click.option("--gpu-policy", metavar="POLICY[,POLICY]", shell_complete=complete_policy, help="Of pods with devices.")
+@node_policy_option("Of pods with devices.")
+@gpu_policy_option("Of pods with devices.")
 @click.option("--config", metavar="FILE", type=click.Path(), help="Configuration: policies and their arguments.")
-@click.option("--device-config", metavar="FILE", type=click.Path(), help="HAMi's device-config.yaml.")
+@device_config_option()
 @journal_options
 @click.option("--report", metavar="DIR", type=click.Path(), help="Print the report of this journal, and end.")
 @click.option(
@@ -70,10 +78,8 @@ def shadow(
     """
     from dovetail.cli.output import encoding, hypotheses
 
-    try:
+    with extra("live"):
         from dovetail.cli import shadowing
-    except ModuleNotFoundError as error:
-        raise Refused(f"{error.name} is not installed: pip install 'dovetail[live]'") from error
 
     def tell(found: shadowing.ShadowReport) -> None:
         if output in encoding.FORMATS:

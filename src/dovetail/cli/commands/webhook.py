@@ -6,44 +6,33 @@ from pathlib import Path
 
 import click
 
-from dovetail.cli.errors import Refused
-from dovetail.cli.options import ClusterOptions, connection_options
+from dovetail.cli.errors import extra
+from dovetail.cli.options import (
+    ClusterOptions,
+    config_option,
+    connection_options,
+    device_config_option,
+    log_options,
+    scheduler_names_option,
+)
 from dovetail.cli.output.terminal import echo
 from dovetail.cli.webhook_options import WebhookAsked, webhook_options
 
 
 @click.command(short_help="Run the admission webhook alone: pods with GPUs get our scheduler name and HAMi's defaults.")
 @connection_options
-@click.option(
-    "--scheduler-name",
-    "names",
-    metavar="NAME",
-    multiple=True,
-    help="The name that pods with GPUs get; others of ours keep theirs (default: the configuration's, or dovetail).",
+@scheduler_names_option(
+    "The name that pods with GPUs get; others of ours keep theirs (default: the configuration's, or dovetail)."
 )
-@click.option(
-    "--config",
-    envvar="DOVETAIL_CONFIG",
-    show_envvar=True,
-    metavar="FILE",
-    type=click.Path(),
-    help="The scheduler's configuration: its scheduler names and allowed policies.",
-)
-@click.option("--device-config", metavar="FILE", type=click.Path(), help="HAMi's device-config.yaml.")
+@config_option("The scheduler's configuration: its scheduler names and allowed policies.")
+@device_config_option()
 @webhook_options(listen="0.0.0.0:9443")
 @click.option(
     "--print-configuration",
     is_flag=True,
     help="Print the MutatingWebhookConfiguration for these options as YAML, for kubectl apply, and end.",
 )
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="On stderr.")
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="The least important messages that are printed.",
-)
+@log_options()
 def webhook(
     kubeconfig: str | None,
     context: str | None,
@@ -70,10 +59,8 @@ def webhook(
 
     Ends on SIGTERM and Ctrl-C after what is under way. Exit codes: 0 asked to stop, 2 the options are wrong.
     """
-    try:
+    with extra("live"):
         from dovetail.cli.webhook import AloneOptions, configuration_text, run_alone
-    except ModuleNotFoundError as error:
-        raise Refused(f"{error.name} is not installed: pip install 'dovetail[live]'") from error
 
     asked = ClusterOptions(config=config, device_config=device_config)
     if print_configuration:

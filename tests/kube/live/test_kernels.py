@@ -17,7 +17,7 @@ from dovetail.engine.kernel.build import Pair
 from dovetail.engine.scheduler import Scheduler
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live import kernels as under_test
-from dovetail.kube.live.kernels import FEW_NODES, MOST_ADMITTED, WORTH_COMPILING, Kernels, Make
+from dovetail.kube.live.kernels import COUNTED_SECONDS, FEW_NODES, MOST_ADMITTED, WORTH_COMPILING, Kernels, Make
 from dovetail.kube.live.warm import NotCompiled, Workshop, pairs_of, read, title
 from dovetail.kube.log import Level
 from dovetail.model.pod import Group, Pod, Profile
@@ -39,7 +39,8 @@ class Bench:
         self.asked: list[list[Pair]] = []
         self.gate = asyncio.Event()
         self.broken = broken
-        self.kernels = Kernels(self.scheduler, make or self.make, log=self.log, most=most)
+        self.now = 0.0
+        self.kernels = Kernels(self.scheduler, make or self.make, log=self.log, most=most, now=lambda: self.now)
         self.again: list[str] = []
 
     def use(self, profile: Profile) -> None:
@@ -126,6 +127,22 @@ def test_a_small_cluster_compiles_policies_that_are_used_often(monkeypatch: pyte
             assert bench.admit(OTHER, FEW_NODES) == ""
         await until(lambda: bench.asked == [[("gpu-packing", ("numa", "binpack"))]])
         assert dict(bench.kernels._decided) == {("binpack", ("spread",)): 1}
+
+    run(story)
+
+
+def test_policies_that_few_pods_name_are_never_compiled_however_long_the_process_runs() -> None:
+    """Counted from the start, one pair after the other was loaded over hours: 2.5 MiB each, for good."""
+
+    async def story(bench: Bench) -> None:
+        for _ in range(20 * WORTH_COMPILING):
+            bench.now += 1.01 * COUNTED_SECONDS / WORTH_COMPILING
+            assert bench.admit(OTHER, FEW_NODES) == ""
+        assert bench.kernels._queue == {}
+        for _ in range(2 * WORTH_COMPILING):  # twice as often
+            bench.now += 0.5 * COUNTED_SECONDS / WORTH_COMPILING
+            assert bench.admit(OTHER, FEW_NODES) == ""
+        await until(lambda: bench.asked == [[("gpu-packing", ("numa", "binpack"))]])
 
     run(story)
 

@@ -12,6 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from time import monotonic
 
 from dovetail.engine.kernel.build import Pair, pair_of
 from dovetail.engine.scheduler import Scheduler
@@ -21,7 +22,9 @@ from dovetail.model.not_compiled import INTERPRETED_INSTEAD
 from dovetail.model.pod import Group, Profile
 
 FEW_NODES = 200  # up to here, an interpreted decision takes at most 5 ms
-WORTH_COMPILING = 100  # decisions on a small cluster; fewer cost less time than compiling, and no memory for good
+# Decisions in COUNTED_SECONDS on a small cluster from which a pair is compiled. Fewer take less than one per cent of a
+# core interpreted, and no memory for good.
+WORTH_COMPILING, COUNTED_SECONDS = 100, 60.0
 MAX_COUNTED_PAIRS = 1_024  # pairs whose decisions are counted; beyond, all counts begin anew
 MOST_PAIRS = 32  # compiled in one process: each takes some 10 s of a core, and about 2.5 MiB that are not freed
 INTERPRETED_PAUSE = 1.0  # seconds between two interpreted decisions on a larger cluster
@@ -48,12 +51,21 @@ class Kernels:
     `make` compiles or loads kernels elsewhere (warm.py); None: everything is interpreted, as configured.
     """
 
-    def __init__(self, scheduler: Scheduler, make: Make | None, *, log: Log, most: int = MOST_PAIRS) -> None:
-        self._scheduler, self._make, self._log, self._most = scheduler, make, log, most
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        make: Make | None,
+        *,
+        log: Log,
+        most: int = MOST_PAIRS,
+        now: Callable[[], float] = monotonic,
+    ) -> None:
+        self._scheduler, self._make, self._log, self._most, self._now = scheduler, make, log, most, now
         self.counts = KernelCounts()
         self._ready: set[Pair] = set()
         self._interpreted: set[Pair] = set()  # until the process ends
-        self._decided = Counter[Pair]()  # decisions on a small cluster by pairs that are neither ready nor requested
+        # Decisions on a small cluster since `_counted_from`, by pairs that are neither ready nor requested.
+        self._decided, self._counted_from = Counter[Pair](), now()
         self._works: bool | None = None if make is not None else False  # None = not known yet
         self._queue: dict[Pair, None] = {}  # requested, in order
         self._first: Sequence[Pair] = ()  # those of the configuration, made together
@@ -104,9 +116,15 @@ class Kernels:
         return False
 
     def _is_used_often(self, pair: Pair) -> bool:
-        """Count one more decision on a small cluster. True: so many were made that compiling is worth its cost."""
-        if len(self._decided) >= MAX_COUNTED_PAIRS and pair not in self._decided:
+        """Count one more decision on a small cluster. True: so many were made lately that compiling is worth its cost.
+
+        A count over the whole life of the process would load one pair after the other, over hours, for policies that
+        few pods name.
+        """
+        is_new = len(self._decided) >= MAX_COUNTED_PAIRS and pair not in self._decided
+        if is_new or self._now() - self._counted_from > COUNTED_SECONDS:
             self._decided.clear()
+            self._counted_from = self._now()
         self._decided[pair] += 1
         if self._decided[pair] < WORTH_COMPILING:
             return False

@@ -58,6 +58,7 @@ class Placer:
             raise ValueError(f"mode: expected {', '.join(ENGINE_MODES)}, got {mode!r}")
         self._mode = mode
         self._waits_for = waits_for  # requests that must keep their numbers
+        self.waiting: Collection[Group] = ()  # groups that wait; the scheduler sets it
         self._interpreter, self._compiler = builder(False), builder(True, cache)
         self._builder = self._compiler if mode == "compiled" else self._interpreter
         self._compiled: set[Pair] = set()  # policies with compiled kernels, while the rest is interpreted
@@ -91,9 +92,12 @@ class Placer:
         return joined(parts)
 
     def maybe_sweep(self) -> None:
-        """At times check whether many names are unused, and remove them."""
+        """At times remove what is not used any more: remembered requests, and names if there are many of them."""
         self._calls += 1
-        if self._calls % SWEEP_EVERY == 0 and is_crowded(self.ledger):
+        if self._calls % SWEEP_EVERY:
+            return
+        self.requests.fit(len(self.ledger.pods) + len(self.waiting))
+        if is_crowded(self.ledger):
             sweep(self.ledger, self.requests, self.outlook, self._waits_for())
 
     def place_group(self, group: Group) -> Sequence[Decision]:

@@ -69,7 +69,7 @@ class Scheduler:
         self.outlook, self.kernel, self.lens = placer.outlook, placer.kernel, placer.lens
         self.members, self.gangs = placer.members, placer.gangs
         self.claims = Claims(rights, self, self.members)
-        self.waiting = placer.queues.waiting = WaitingRoom(self.claims.order_of, placer.queues)
+        self.waiting = placer.waiting = placer.queues.waiting = WaitingRoom(self.claims.order_of, placer.queues)
         self.claims.service.share_of = placer.queues.dominant_share
         placer.queues.ending = self.claims.service.stopping
         self.wake = Wake(self.waiting, self.ledger, self.requests, self.kernel)

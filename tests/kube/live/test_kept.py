@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dovetail.engine.kernel import build
-from dovetail.engine.ledger import audit, intern, node_rows, requests
+from dovetail.engine.ledger import audit, intern, node_rows, remembered, requests
 from dovetail.engine.ledger.node_rows import MOST_COLUMNS
 from dovetail.engine.ledger.remembered import size_of
 from dovetail.engine.rules import default_spread, node_columns, pod_counts
@@ -53,7 +53,7 @@ def source(annotations: dict[str, str], name: str = "p") -> objects.Pod:
 def test_the_least_recently_used_make_way() -> None:
     value = "x" * 1000
     each = size_of(value) + OVERHEAD
-    kept = Kept[str](32 * each)
+    kept = Kept[str](32 * each, lambda: 100)
     for number in range(32):
         kept.put(b"%d" % number, value)
     assert (len(kept), kept.bytes) == (32, 32 * each)
@@ -64,6 +64,17 @@ def test_the_least_recently_used_make_way() -> None:
     assert (kept.get(b"new"), kept.bytes) == (value, 31 * each)  # 0, 3 … 31 and this one
     kept.put(b"large", value * 3)  # more than a sixteenth of the room
     assert kept.get(b"large") is None
+
+
+def test_a_cache_holds_more_where_more_pods_exist() -> None:
+    pods = 40
+    kept = Kept[str](MIB, lambda: pods)
+    for number in range(100):
+        kept.put(b"%d" % number, "x")
+    assert len(kept) == 40
+    pods = 30
+    kept.put(b"new", "x")
+    assert (len(kept), kept.get(b"70"), kept.get(b"71")) == (30, None, "x")
 
 
 def test_the_size_of_a_value_is_that_of_everything_in_it() -> None:
@@ -254,6 +265,44 @@ def test_questions_about_other_pods_make_way_and_are_answered_all_the_same(monke
         question = pod_counts.Question((pod_counts.Sought((model_pod("p").namespace,), None, others),))
         assert neighbours.count(question).tolist() == [3]
     assert len(neighbours._censuses) == 16
+
+
+def test_questions_that_no_pod_asks_any_more_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After so many changes, an answer is counted anew anyway. 512 of them were kept, however few pods there were."""
+    monkeypatch.setattr(pod_counts, "MAX_LOGGED", 40)
+    scheduler = Scheduler(mode="interpreted")
+    scheduler.handle(NodeChanged(0.0, model_node("a", gpus=8)))
+    neighbours = scheduler.related.neighbours
+
+    def ask_about(key: str) -> int:
+        others = Selector((), (Requirement(key, "NotIn", ("x",)),))
+        question = pod_counts.Question((pod_counts.Sought((model_pod("p").namespace,), None, others),))
+        return int(neighbours.count(question).sum())
+
+    for number in range(100):
+        assert ask_about(f"key-{number}") == 0
+    assert len(neighbours._censuses) == 100
+    for number in range(40):
+        scheduler.handle(PodObserved(0.0, RunningPod(model_pod(f"p{number}"), "a", ())))
+    assert ask_about("key-0") == 40
+    assert ask_about("new") == 40
+    assert len(neighbours._censuses) == 2
+
+
+@pytest.mark.parametrize("pods", [10, 300])
+def test_requests_are_remembered_for_twice_as_many_pods_as_exist(monkeypatch: pytest.MonkeyPatch, pods: int) -> None:
+    """20,000 were remembered on any cluster: a small one filled these tables over hours with pods that are gone."""
+    monkeypatch.setattr(remembered, "LEAST_REMEMBERED", 100)
+    scheduler = Scheduler(mode="interpreted")
+    scheduler.handle(NodeChanged(0.0, model_node("a", gpus=8)))
+    for number in range(pods):
+        scheduler.handle(PodObserved(0.0, RunningPod(model_pod(f"p{number}"), "a", ())))
+    for number in range(1_500):
+        arrives = replace(model_pod(f"n{number}"), containers=(Container(f"c{number}"),))  # a template, no shape
+        scheduler.handle(GroupArrived(0.0, group(arrives)))
+        scheduler.handle(PodGone(0.0, arrives.uid))
+    for kept in (scheduler.requests._signatures, scheduler.intern._known):
+        assert 100 + 2 * pods - 64 <= len(kept) <= 100 + 2 * pods + 64  # they are looked at after 64 events
 
 
 def test_uuids_that_a_pod_named_go_with_the_pod_though_its_request_is_remembered() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.engine.ledger.ranges import Ranges
-from dovetail.engine.ledger.remembered import Remembered
+from dovetail.engine.ledger.remembered import Remembered, most_for
 from dovetail.model.device import Device
 from dovetail.model.node import BASE_RESOURCES
 from dovetail.model.node import PODS as PODS_NAME
@@ -309,6 +309,10 @@ class Interner:
         wants.rule[n] = (start, middle, middle, end, rules.numa_bind, bits)
         self.wants = wants
         return n
+
+    def fit(self, pods: int) -> None:
+        """Remember no more templates than are worth it while so many pods exist."""
+        self._known.fit(most_for(pods, MOST_REMEMBERED))
 
     def forget_shapes(self, used: npt.NDArray[np.bool_]) -> None:
         """Free the numbers of unused requests. A request that gets such a number later writes all its fields again."""

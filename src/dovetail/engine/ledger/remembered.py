@@ -11,6 +11,7 @@ Key = TypeVar("Key")
 Answer = TypeVar("Answer")
 ENTRY_BYTES = 200  # of an entry beside what it keeps
 HEADER_BYTES = 16  # of an object, for the garbage collector
+LEAST_REMEMBERED = 1_024  # answers about pods that are kept where few pods exist: their templates may come again
 _PROGRAM = (type, Enum, FunctionType, BuiltinFunctionType, ModuleType)  # is there once, whatever is kept
 
 
@@ -29,6 +30,15 @@ def size_of(value: object) -> int:
         if not isinstance(one, (str, int, float, bytes)):
             todo += gc.get_referents(one)
     return total
+
+
+def most_for(pods: int, most: int) -> int:
+    """How many answers about the requests of pods are kept while so many pods exist; never more than `most`.
+
+    Without this limit, a small cluster whose pods come and go would fill a cache that is made for a large one, over
+    hours, with answers about pods that are gone.
+    """
+    return min(most, LEAST_REMEMBERED + 2 * pods)
 
 
 class Remembered(dict[Key, Answer]):
@@ -55,6 +65,12 @@ class Remembered(dict[Key, Answer]):
         self.bytes += size
         self[key] = answer
         return answer
+
+    def fit(self, most: int) -> None:
+        """Set the limit on entries, and drop the oldest ones beyond it."""
+        self._most = most
+        while len(self) > most:
+            self.forget(next(iter(self)))
 
     def renew(self, key: Key) -> None:
         """Make the entry the newest one."""

@@ -13,7 +13,7 @@ from dovetail.engine.kernel.build import profile_hooks
 from dovetail.engine.kernel.state import FRESH, UNLIMITED, Batch
 from dovetail.engine.ledger.intern import MOST_REMEMBERED, MOST_REMEMBERED_BYTES, NO_OWNER, Names, cards_taken
 from dovetail.engine.ledger.ledger import Ledger
-from dovetail.engine.ledger.remembered import Remembered
+from dovetail.engine.ledger.remembered import Remembered, most_for
 from dovetail.engine.ledger.stream import Stream
 from dovetail.model.pod import Pod, Profile, template_key, template_parts
 from dovetail.policies.rows import Ints
@@ -167,6 +167,11 @@ class Requests:
             self._args[name] = np.array([0, *flat], dtype=np.int64)
             self._ledger.storage.fit_columns()
         return self._args[name]
+
+    def fit(self, pods: int) -> None:
+        """Remember no more requests than are worth it while so many pods exist."""
+        self._signatures.fit(most_for(pods, MOST_REMEMBERED))
+        self._ledger.intern.fit(pods)
 
     def forget(self) -> None:
         """Look everything up again: numbers of shapes and classes may have another meaning from now on."""

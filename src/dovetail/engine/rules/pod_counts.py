@@ -85,10 +85,14 @@ class ChangeLog:
         while self._weight > MAX_LOGGED:
             self._weight -= 1 + len(self._changes.popleft().crowd.labels)
 
+    @property
+    def start(self) -> int:
+        """The number of the oldest change that is kept."""
+        return self.end - len(self._changes)
+
     def since(self, number: int) -> Iterator[CrowdChange] | None:
         """The changes from this number on; None = some of them are dropped."""
-        dropped = self.end - len(self._changes)
-        return None if number < dropped else islice(self._changes, number - dropped, None)
+        return None if number < self.start else islice(self._changes, number - self.start, None)
 
 
 @dataclass(slots=True, eq=False)
@@ -207,10 +211,16 @@ class Neighbours:
         if census is not None and self._update(census, question):
             self._censuses.renew(question)
         else:
+            self._drop_outdated()
             census = self._take(question, rows)
             self._censuses.remember(question, census, (question, census.at))
         census.at = grown(census.at, 0, rows)
         return census.at[:rows]
+
+    def _drop_outdated(self) -> None:
+        """Drop the answers that cannot be updated any more: the pods that asked are probably gone."""
+        while self._censuses and self._censuses[oldest := next(iter(self._censuses))].seen < self._changes.start:
+            self._censuses.forget(oldest)
 
     def _update(self, census: Census, question: Question) -> bool:
         """Count the changes since. False if they are dropped, or so many that to count the crowds anew is cheaper."""

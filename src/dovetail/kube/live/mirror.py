@@ -8,7 +8,6 @@ name is another pod.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from dovetail.kube.api.typed import is_older
@@ -37,8 +36,6 @@ from dovetail.model.events import GangChanged, GroupArrived, NamespaceChanged, P
 from dovetail.model.gang import Role
 from dovetail.model.pod import Group, Pod
 
-MOST_GONE = 20_000  # UIDs remembered of pods that are gone
-
 
 class Mirror:
     """Pods, nodes and namespaces as they were last reported."""
@@ -52,6 +49,7 @@ class Mirror:
     ) -> None:
         self._reader, self._clock = reader, clock
         self.pods: dict[str, Known] = {}  # by uid
+        reader.pods = lambda: len(self.pods)
         self._settling = Settling(clock, settle_seconds)
         self._priority_classes = PriorityClassMirror(reader.tolerances)
         self._nodes = NodeMirror(reader, self._settling, clock, self._complain, self._set_aside)
@@ -67,7 +65,6 @@ class Mirror:
         self._group_facts = GroupFactsMirror(reader.group_facts)
         self._uid_of: dict[str, str] = {}  # namespace/name -> uid, of all pods that are not finished
         self._listed = False  # True = pods that newly appear with a node were not bound by us
-        self._gone: OrderedDict[str, None] = OrderedDict()  # UIDs of deleted pods; answers about them may come late
         self._finished_in: dict[str, str] = {}  # uid of a finished pod that exists -> its gang
         self.problems: list[Problem] = []  # not reported yet; the code that reports them empties the list
         self.remarks: list[tuple[Pod, tuple[Problem, ...]]] = []  # about waiting pods; emptied likewise
@@ -105,9 +102,11 @@ class Mirror:
     def hear_pod(self, source: objects.Pod) -> list[Happening]:
         """Events from a pod in the answer to a request.
 
-        The watch may be ahead of it, and may have reported its deletion.
+        We write only to pods that the watch has reported. If the pod is not known any more, the watch is ahead of the
+        answer: the pod is gone or has finished.
         """
-        if source.metadata.uid in self._gone or self._is_past(source):
+        meta = source.metadata
+        if self._uid_of.get(f"{meta.namespace}/{meta.name}") != meta.uid or self._is_past(source):
             return []
         return [*self._heard(source), *self._gathered()]
 
@@ -359,11 +358,8 @@ class Mirror:
         yield from self._deleted(key, source.metadata.uid, succeeded)
 
     def _deleted(self, key: str, uid: str, succeeded: bool = False) -> Iterator[Happening]:
-        self._gone[uid] = None
         if not succeeded and uid in self.pods and (gang := self.pods[uid].pod.group):
             self.past.lost(gang, self._clock())
-        if len(self._gone) > MOST_GONE:
-            self._gone.popitem(last=False)
         yield from self._pod_gone(uid)
         if self._uid_of.get(key) == uid:
             del self._uid_of[key]

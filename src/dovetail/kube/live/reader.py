@@ -6,7 +6,7 @@ the pod, and thousands of pods differ only in their names. So readings are cache
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from dovetail.engine.ledger.remembered import most_for
 from dovetail.kube.conversion.assigned import recorded_shares
 from dovetail.kube.conversion.bounded import beyond_template
 from dovetail.kube.conversion.forecasts import NETWORK_KEYS
@@ -55,7 +56,7 @@ from dovetail.model.decision import Share
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod, Tolerance
 
-MOST_TEMPLATE_BYTES = 16 << 20  # of cached readings
+MOST_TEMPLATES, MOST_TEMPLATE_BYTES = 20_000, 16 << 20  # of cached readings
 # Annotations that may change a request, beside those in the vendors' domains.
 ANNOTATIONS = ("dovetail.dev/", "hami.io/")
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
@@ -83,7 +84,9 @@ class PodReader:
         """`nodes` are labels that a node must have for pods to be placed on it."""
         self._profiles, self._pool = profiles, nodes
         self._default = replace(next(iter(profiles.values())), schedulers=frozenset(profiles))
-        self._templates = Kept[Reading](MOST_TEMPLATE_BYTES)  # by digest of what is read
+        self.pods: Callable[[], int] = lambda: 0  # how many exist; the mirror sets it
+        # by digest of what is read
+        self._templates = Kept[Reading](MOST_TEMPLATE_BYTES, lambda: most_for(self.pods(), MOST_TEMPLATES))
         self._owners = Owners()
         self.tolerances: dict[str, Tolerance] = {}  # by PriorityClass; its mirror fills it
         self.nodes: Mapping[str, Node] = {}  # by name, likewise

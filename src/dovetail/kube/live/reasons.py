@@ -225,8 +225,14 @@ class Reasons:
             return known[1]
         found = find(self._scheduler, pod, FEW_LOOKS if many else MOST_LOOKS)
         self._left -= found.cost
+        self._drop_outdated(now)
         self._found.remember(key, (now, found), (key, found))
         return found
+
+    def _drop_outdated(self, now: float) -> None:
+        """Drop the answers that serve no pod any more. The oldest ones come first."""
+        while self._found and now - self._found[oldest := next(iter(self._found))][0] >= STILL_FRESH_SECONDS:
+            self._found.forget(oldest)
 
     def _alike(self, pod: Pod) -> object:
         """A key that is equal for pods to which all nodes give the same answers."""

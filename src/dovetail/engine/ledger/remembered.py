@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from enum import Enum
+from itertools import islice
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TypeVar
 
@@ -69,8 +70,8 @@ class Remembered(dict[Key, Answer]):
     def fit(self, most: int) -> None:
         """Set the limit on entries, and drop the oldest ones beyond it."""
         self._most = most
-        while len(self) > most:
-            self.forget(next(iter(self)))
+        for key in list(islice(self, max(0, len(self) - most))):
+            self.forget(key)
 
     def renew(self, key: Key) -> None:
         """Make the entry the newest one."""

@@ -282,10 +282,10 @@ def test_questions_that_no_pod_asks_any_more_are_dropped(monkeypatch: pytest.Mon
     for number in range(100):
         assert ask_about(f"key-{number}") == 0
     assert len(neighbours._censuses) == 100
-    for number in range(40):
+    for number in range(50):
         scheduler.handle(PodObserved(0.0, RunningPod(model_pod(f"p{number}"), "a", ())))
-    assert ask_about("key-0") == 40
-    assert ask_about("new") == 40
+    assert ask_about("key-0") == 50
+    assert ask_about("new") == 50
     assert len(neighbours._censuses) == 2
 
 

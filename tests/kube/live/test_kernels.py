@@ -136,7 +136,7 @@ def test_policies_that_few_pods_name_are_never_compiled_however_long_the_process
 
     async def story(bench: Bench) -> None:
         for _ in range(20 * WORTH_COMPILING):
-            bench.now += 1.01 * COUNTED_SECONDS / WORTH_COMPILING
+            bench.now += 1.1 * COUNTED_SECONDS / WORTH_COMPILING
             assert bench.admit(OTHER, FEW_NODES) == ""
         assert bench.kernels._queue == {}
         for _ in range(2 * WORTH_COMPILING):  # twice as often

@@ -301,7 +301,7 @@ def test_requests_are_remembered_for_twice_as_many_pods_as_exist(monkeypatch: py
         arrives = replace(model_pod(f"n{number}"), containers=(Container(f"c{number}"),))  # a template, no shape
         scheduler.handle(GroupArrived(0.0, group(arrives)))
         scheduler.handle(PodGone(0.0, arrives.uid))
-    for kept in (scheduler.requests._signatures, scheduler.intern._known):
+    for kept in (scheduler.requests._signatures, scheduler.intern.templates):
         assert 100 + 2 * pods - 64 <= len(kept) <= 100 + 2 * pods + 64  # they are looked at after 64 events
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.engine.ledger.ranges import Ranges
-from dovetail.engine.ledger.remembered import Remembered, most_for
+from dovetail.engine.ledger.remembered import Remembered
 from dovetail.model.device import Device
 from dovetail.model.node import BASE_RESOURCES
 from dovetail.model.node import PODS as PODS_NAME
@@ -151,7 +151,7 @@ class Interner:
         self.rules = Names(sweep_from=SWEEP_COSTLY_FROM)
         self.shapes = Names()
         known = Remembered[tuple[Any, ...], tuple[int, object]](MOST_REMEMBERED, MOST_REMEMBERED_BYTES)
-        self._known = known  # template and owner -> shape, what must stay alive
+        self.templates = known  # template and owner -> shape, what must stay alive
         self._uuid_ranges, self._ask_ranges = Ranges(), Ranges()
         self.pinned: set[int] = set()  # columns named in arguments of policies and in settings
         self.sweeps = 0  # grows whenever numbers of shapes and classes may get another meaning
@@ -205,10 +205,10 @@ class Interner:
     def shape(self, pod: Pod, owner: int) -> int:
         """The shape of a pod's request. `owner` is its line in `peers`, or NO_OWNER if the policy does not read it."""
         template = (template_key(pod), owner)
-        known = self._known.get(template)
+        known = self.templates.get(template)
         if known is None:
             known = (self._shape(pod, owner), template_parts(pod))
-            self._known.remember(template, known, known[1])
+            self.templates.remember(template, known, known[1])
         return known[0]
 
     def _shape(self, pod: Pod, owner: int) -> int:
@@ -259,7 +259,7 @@ class Interner:
         for name in new:
             self.columns(name)
         if new:
-            self._known.clear()
+            self.templates.clear()
         return new
 
     def widen(self, columns: int) -> None:
@@ -310,10 +310,6 @@ class Interner:
         self.wants = wants
         return n
 
-    def fit(self, pods: int) -> None:
-        """Remember no more templates than are worth it while so many pods exist."""
-        self._known.fit(most_for(pods, MOST_REMEMBERED))
-
     def forget_shapes(self, used: npt.NDArray[np.bool_]) -> None:
         """Free the numbers of unused requests. A request that gets such a number later writes all its fields again."""
         self._give_back(self.shapes.keep(used), ())
@@ -329,7 +325,7 @@ class Interner:
         for n in rules:
             first, last = self.wants.rule[n, [USE_FROM, NOUSE_TO]].tolist()
             self._uuid_ranges.give_back(first, last - first)
-        self._known.clear()
+        self.templates.clear()
 
     @property
     def _tables(self) -> tuple[Names, ...]:

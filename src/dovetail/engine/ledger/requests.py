@@ -170,8 +170,8 @@ class Requests:
 
     def fit(self, pods: int) -> None:
         """Remember no more requests than are worth it while so many pods exist."""
-        self._signatures.fit(most_for(pods, MOST_REMEMBERED))
-        self._ledger.intern.fit(pods)
+        for kept in (self._signatures, self._ledger.intern.templates):
+            kept.fit(most_for(pods, MOST_REMEMBERED))
 
     def forget(self) -> None:
         """Look everything up again: numbers of shapes and classes may have another meaning from now on."""

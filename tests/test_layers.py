@@ -65,7 +65,7 @@ INSIDE: dict[str, dict[str, frozenset[str]]] = {
     },
     "cli": {"output": frozenset({"*"}), "commands": frozenset({"output", "*"})},
 }
-BASE = frozenset({"engine.wording", "kube.log", "cli.errors"})
+BASE = frozenset({"engine.wording", "kube.log", "kube.histogram", "cli.errors"})
 
 
 def imports(source: str) -> Iterator[tuple[int, str]]:

@@ -118,6 +118,7 @@ CASES: dict[str, tuple[Inputs, Inputs]] = {
     "DovetailObjectsSetAside": _grows("dovetail_objects_set_aside_total"),
     "DovetailRescued": _grows("dovetail_rescued_total"),
     "DovetailRecordsTouched": _grows("dovetail_records_changed_total"),
+    "DovetailPodsPastWebhook": _is("dovetail_pods_past_webhook", "1", "0", ',state="bound"'),
     "DovetailKernelsFailed": _is("dovetail_kernels_failed_total", "1", "0"),
     "DovetailSignalsFailing": _is("dovetail_signal_sources_failing", "1", "0"),
     "DovetailJournalFailing": _is("dovetail_journal_failing", "1", "0"),

@@ -261,6 +261,83 @@ QUEUES = (
 )
 
 
+def _p99(name: str, by: str) -> tuple[tuple[str, str], ...]:
+    return ((f"histogram_quantile(0.99, {_rate(f'{name}_bucket', f'le, {by}')})", f"{{{{{by}}}}}"),)
+
+
+ADMISSION = (
+    Panel(
+        "Pods past the webhook",
+        ((_sum("dovetail_pods_past_webhook", "state"), "{{state}}"),),
+        "Pods with GPUs that kube-scheduler has. Should be 0.",
+        kind="stat",
+        width=6,
+    ),
+    Panel(
+        "Denied, 24 h",
+        ((f"sum(increase(dovetail_webhook_denials_total{{{J}}}[24h]))", ""),),
+        "Pods that the webhook denied.",
+        kind="stat",
+        width=6,
+    ),
+    Panel(
+        "Reservations held",
+        ((_sum("dovetail_extender_reservations_held"), ""),),
+        "Pods with reserved cards that are not being bound yet.",
+        kind="stat",
+        width=6,
+    ),
+    Panel(
+        "Stalls, 24 h",
+        ((f"sum(increase(dovetail_extender_stalls_total{{{J}}}[24h]))", ""),),
+        "Times that the extender stood still. Should be 0.",
+        kind="stat",
+        width=6,
+    ),
+    Panel(
+        "Webhook: reviews",
+        ((_rate("dovetail_webhook_reviews_total", "outcome"), "{{outcome}}"),),
+        "Reviews of new pods per second, by outcome.",
+        "reqps",
+    ),
+    Panel(
+        "Webhook: latency",
+        _quantiles("dovetail_webhook_review_seconds"),
+        "Seconds in which a review was answered. The API server waits 5 s.",
+        "s",
+    ),
+    Panel(
+        "Webhook: changes, denials and warnings",
+        (
+            (_rate("dovetail_webhook_mutations_total", "change"), "{{change}}"),
+            (_rate("dovetail_webhook_denials_total", "cause"), "denied: {{cause}}"),
+            (_rate("dovetail_webhook_warnings_total"), "warnings"),
+        ),
+        "Pods per second, by what was changed and why they were denied.",
+    ),
+    Panel(
+        "Extender: requests",
+        ((_rate("dovetail_extender_requests_total", "verb, outcome"), "{{verb}} {{outcome}}"),),
+        "Requests of kube-scheduler per second.",
+        "reqps",
+    ),
+    Panel(
+        "Extender: latency, p99",
+        _p99("dovetail_extender_request_seconds", "verb"),
+        "Seconds in which a request was answered. kube-scheduler waits httpTimeout.",
+        "s",
+    ),
+    Panel(
+        "Extender: reservations",
+        (
+            (_rate("dovetail_extender_reservations_made_total"), "made"),
+            (_rate("dovetail_extender_reservations_expired_total"), "expired"),
+        ),
+        "Per second. Many that expire: kube-scheduler places the pods nowhere, or elsewhere.",
+    ),
+)
+
+
 class Dashboard(NamedTuple):
     uid: str
     title: str
@@ -271,6 +348,7 @@ class Dashboard(NamedTuple):
 DASHBOARDS = (
     Dashboard("dovetail-gpus", "Dovetail / GPUs", GPUS, (("model", "label_values(dovetail_gpus, model)"),)),
     Dashboard("dovetail-scheduler", "Dovetail / Scheduler", HEALTH),
+    Dashboard("dovetail-admission", "Dovetail / Webhook and extender", ADMISSION),
     Dashboard(
         "dovetail-queues",
         "Dovetail / Queues",

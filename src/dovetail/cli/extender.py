@@ -36,6 +36,7 @@ def run(asked: LiveOptions, serving: ServingOptions, options: ExtenderOptions) -
     @asynccontextmanager
     async def served(service: LiveScheduler, log: Logger) -> AsyncIterator[None]:
         extender = Extender(service, options, log)
+        service.more_metrics += (extender.page,)
         server = WebServer(ExtenderRoutes(extender, service).by_path(), log, certificate=certificate, limits=LIMITS)
         try:
             listening = server.listening(host, port)

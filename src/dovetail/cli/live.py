@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from dovetail.kube.live.election import Terms
 from dovetail.kube.live.hami_lock import OLD
 from dovetail.kube.live.journaled import JournalOptions
 from dovetail.kube.live.metrics.hami import HamiMetricsOptions
+from dovetail.kube.live.metrics.webhook import webhook_metrics
 from dovetail.kube.live.rights import PreemptionOptions
 from dovetail.kube.live.service import LiveScheduler, Lost, Options
 from dovetail.kube.live.signal_sources import QUERIES, PrometheusOptions, SignalOptions
@@ -182,6 +184,8 @@ async def _serve(
             loop.add_signal_handler(number, service.stop)
         log(f"starting as {', '.join(options.profiles)}; the API server is {credentials.connection.server}")
         webhook = pod_webhook(asked.webhook, options.profiles, LiveCluster(service))
+        if asked.webhook.webhook_listen:
+            service.more_metrics += (partial(webhook_metrics, webhook.counts),)
         serving = serving_webhook(asked.webhook, webhook, api, log)
         beside = observed.beside(service, log) if observed.beside is not None else nullcontext()
         async with _listening(asked, api, service, observed, log), beside, serving:

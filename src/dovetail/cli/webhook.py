@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dovetail import __version__
 from dovetail.cli.errors import Refused
 from dovetail.cli.options import ClusterOptions
 from dovetail.cli.output.logs import Logger
@@ -22,6 +23,9 @@ from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError
 from dovetail.kube.api.kubeconfig import KubeconfigError, find
 from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.live.metrics.text import CONTENT_TYPE, render
+from dovetail.kube.live.metrics.webhook import webhook_metrics
+from dovetail.kube.live.port import HttpPort, PortAnswer, PortRequest
 from dovetail.kube.log import ERROR, WARNING, Level, Log
 from dovetail.kube.objects.problems import InputError, Problems
 from dovetail.web.certificates import BadCertificate, Certificate, CertificateFiles
@@ -44,6 +48,7 @@ class AloneOptions:
     context: str | None = None
     json_logs: bool = False
     log_level: str = "info"
+    listen: str = ""  # where /metrics is served; "" = nowhere
     problems: Problems = field(default_factory=Problems)
 
 
@@ -153,14 +158,35 @@ def run_alone(asked: AloneOptions) -> int:
         log(str(problem), WARNING, object=problem.where, field=problem.field)
     credentials = Credentials(connection, environ=os.environ) if connection is not None else None
     try:
-        return asyncio.run(_serve_alone(asked.webhook, profiles, credentials, log))
+        return asyncio.run(_serve_alone(asked, profiles, credentials, log))
     except (ApiError, KubeconfigError) as error:
         log(str(error), ERROR)
         return NOT_STARTED
 
 
+@asynccontextmanager
+async def serving_metrics(listen: str, webhook: PodWebhook, log: Log) -> AsyncIterator[None]:
+    """Serve /metrics of a webhook that runs alone, while the block runs. Raises Refused."""
+    if not listen:
+        yield
+        return
+    host, port = address(listen, "--listen", "0.0.0.0:9396")
+
+    async def metrics(asked: PortRequest) -> PortAnswer:
+        page = {"dovetail_build_info": {(__version__,): 1}, **webhook_metrics(webhook.counts)}
+        return PortAnswer(render(page), kind=CONTENT_TYPE)
+
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(HttpPort({"/metrics": metrics}).listening(host, port))
+        except OSError as error:
+            raise Refused(f"--listen {listen}: {error.strerror or error}") from error
+        log(f"metrics on {listen}")
+        yield
+
+
 async def _serve_alone(
-    asked: WebhookAsked, profiles: Mapping[str, Settings], credentials: Credentials | None, log: Logger
+    asked: AloneOptions, profiles: Mapping[str, Settings], credentials: Credentials | None, log: Logger
 ) -> int:
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -168,7 +194,9 @@ async def _serve_alone(
         loop.add_signal_handler(number, over.set)
     async with AsyncExitStack() as stack:
         api = await stack.enter_async_context(Api(credentials)) if credentials is not None else None
-        await stack.enter_async_context(serving_webhook(asked, pod_webhook(asked, profiles), api, log))
+        webhook = pod_webhook(asked.webhook, profiles)
+        await stack.enter_async_context(serving_metrics(asked.listen, webhook, log))
+        await stack.enter_async_context(serving_webhook(asked.webhook, webhook, api, log))
         log("it runs alone: it knows no nodes and no quotas, and looks at the pod only")
         await over.wait()
     log("stopped")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dovetail.kube.extender.counts import AnswerOutcome, Verb
 from dovetail.kube.extender.extender import Extender, NotNow
 from dovetail.kube.extender.protocol import (
     FilterResult,
@@ -43,30 +44,52 @@ class ExtenderRoutes:
         }
 
     async def _filter(self, asked: WebRequest) -> WebAnswer:
-        try:
-            args = filter_args(asked.body)
-        except WrongRequest as error:
-            return WebAnswer(filter_answer(FilterResult(error=str(error))))
-        return WebAnswer(filter_answer(await self._extender.filter(args), args.nodes))
+        with self._extender.counts.request(Verb.FILTER) as counted:
+            try:
+                args = filter_args(asked.body)
+            except WrongRequest as error:
+                counted.outcome = AnswerOutcome.UNREADABLE
+                return WebAnswer(filter_answer(FilterResult(error=str(error))))
+            found = await self._extender.filter(args)
+            if found.error or not found.names:
+                counted.outcome = AnswerOutcome.ERROR if found.error else AnswerOutcome.NO_NODE
+            return WebAnswer(filter_answer(found, args.nodes))
 
     async def _prioritize(self, asked: WebRequest) -> WebAnswer:
-        try:
-            return WebAnswer(priorities_answer(self._extender.prioritize(filter_args(asked.body))))
-        except WrongRequest as error:
-            return WebAnswer.text(str(error), 400)
+        with self._extender.counts.request(Verb.PRIORITIZE) as counted:
+            try:
+                args = filter_args(asked.body)
+                return WebAnswer(priorities_answer(self._extender.prioritize(args)))
+            except WrongRequest as error:
+                counted.outcome = AnswerOutcome.UNREADABLE
+                return WebAnswer.text(str(error), 400)
+            except NotNow:  # kube-scheduler asks after `filter`, which says why
+                counted.outcome = AnswerOutcome.ERROR
+                return WebAnswer(priorities_answer(dict.fromkeys(args.offered, 0)))
 
     async def _bind(self, asked: WebRequest) -> WebAnswer:
-        try:
-            args = bind_args(asked.body)
-        except WrongRequest as error:
-            return WebAnswer(bind_answer(str(error)))
-        return WebAnswer(bind_answer(await self._extender.bind(args)))
+        with self._extender.counts.request(Verb.BIND) as counted:
+            try:
+                args = bind_args(asked.body)
+            except WrongRequest as error:
+                counted.outcome = AnswerOutcome.UNREADABLE
+                return WebAnswer(bind_answer(str(error)))
+            error_text = await self._extender.bind(args)
+            if error_text:
+                counted.outcome = AnswerOutcome.ERROR
+            return WebAnswer(bind_answer(error_text))
 
     async def _preempt(self, asked: WebRequest) -> WebAnswer:
-        try:
-            return WebAnswer(preempt_answer(self._extender.preempt(preempt_args(asked.body))))
-        except (WrongRequest, NotNow) as error:
-            return WebAnswer.text(str(error), 400)
+        with self._extender.counts.request(Verb.PREEMPT) as counted:
+            try:
+                found = self._extender.preempt(preempt_args(asked.body))
+            except (WrongRequest, NotNow) as error:
+                is_wrong = isinstance(error, WrongRequest)
+                counted.outcome = AnswerOutcome.UNREADABLE if is_wrong else AnswerOutcome.ERROR
+                return WebAnswer.text(str(error), 400)
+            if not found:
+                counted.outcome = AnswerOutcome.NO_NODE
+            return WebAnswer(preempt_answer(found))
 
     async def _alive(self, asked: WebRequest) -> WebAnswer:
         return WebAnswer.text("ok")

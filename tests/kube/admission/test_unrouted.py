@@ -52,3 +52,25 @@ def test_they_are_counted_and_the_first_are_named() -> None:
     )
     pods.hear([Changed(pod({"nvidia.com/gpu": 1}, number, scheduler="dovetail")) for number in range(50)])
     assert len(pods) == 0
+
+
+def test_they_are_counted_by_whether_they_have_a_node() -> None:
+    pods = UnroutedPods(DEFAULT_VENDORS, {"dovetail"}, lambda name: {}, Logged())
+    assert pods.by_state == {("waiting",): 0, ("bound",): 0}
+    pods.hear([Changed(pod({"nvidia.com/gpu": 1}, number)) for number in range(3)])
+    assert pods.by_state == {("waiting",): 3, ("bound",): 0}
+    body = msgspec.to_builtins(pod({"nvidia.com/gpu": 1}, 1))
+    body["spec"]["nodeName"] = "n"
+    pods.hear([Changed(msgspec.convert(body, objects.Pod))])
+    assert pods.by_state == {("waiting",): 2, ("bound",): 1}
+
+
+def test_pods_of_a_namespace_that_is_ignored_now_are_not_counted_any_more() -> None:
+    labels: dict[str, str] = {}
+    pods = UnroutedPods(DEFAULT_VENDORS, {"dovetail"}, lambda name: labels, Logged())
+    pods.hear([Changed(pod({"nvidia.com/gpu": 1}))])
+    pods.namespaces_changed()
+    assert len(pods) == 1
+    labels["hami.io/webhook"] = "ignore"
+    pods.namespaces_changed()
+    assert len(pods) == 0

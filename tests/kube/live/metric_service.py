@@ -8,8 +8,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from dovetail.engine.scheduler import Scheduler
+from dovetail.kube.admission.counts import WebhookCounts
 from dovetail.kube.api.reflector import Health
 from dovetail.kube.api.request_counts import RequestCounts
+from dovetail.kube.extender.extender import Extender, ExtenderOptions
 from dovetail.kube.live.evictor import EvictionCounts
 from dovetail.kube.live.gang_releases import ReleaseCounts
 from dovetail.kube.live.health import readiness
@@ -18,7 +20,10 @@ from dovetail.kube.live.known import Known
 from dovetail.kube.live.metrics.hami import HamiMetricsOptions
 from dovetail.kube.live.metrics.latencies import Latencies
 from dovetail.kube.live.metrics.page import Metrics
+from dovetail.kube.live.metrics.text import Page
+from dovetail.kube.live.metrics.webhook import webhook_metrics
 from dovetail.kube.live.service import LiveScheduler
+from dovetail.kube.log import silent
 
 NOW = 1_000.0
 WELL = Health(synced=True, served=True, connected=True, quiet=1, age=1.5, failures=0, lists=2, broken=7, error="")
@@ -43,6 +48,14 @@ def driver(bound: int = 0, **parts: Any) -> SimpleNamespace:
     return SimpleNamespace(**{**made, **parts})
 
 
+def extender_page() -> Page:
+    """The metrics of an extender that leads, and that nobody has asked yet."""
+    extender = Extender(cast(LiveScheduler, SimpleNamespace()), ExtenderOptions(), silent)
+    parts = SimpleNamespace(reserved=[], made=0, expired=0)
+    extender._parts = cast(Any, (None, parts, None, None))
+    return extender.page()
+
+
 def service(
     scheduler: Scheduler | None = None, pods: dict[str, Known] | None = None, health: Health = WELL, **parts: Any
 ) -> LiveScheduler:
@@ -61,6 +74,8 @@ def service(
         "api": SimpleNamespace(counts=RequestCounts()),
         "seals_records": True,
         "recorder": None,
+        "sources": SimpleNamespace(unrouted=SimpleNamespace(by_state={("waiting",): 1, ("bound",): 2})),
+        "more_metrics": (lambda: webhook_metrics(WebhookCounts()), extender_page),
         "now": lambda: NOW,
     }
     return cast(LiveScheduler, SimpleNamespace(**{**made, **parts}))

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from dovetail.kube.api.histogram import Histogram
+from dovetail.kube.histogram import Histogram
 from dovetail.kube.live.health import Numbers
 from dovetail.kube.live.metrics.table import METRICS, Metric
 from dovetail.kube.live.metrics.text import lines, render, written

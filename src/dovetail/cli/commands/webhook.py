@@ -32,6 +32,12 @@ from dovetail.cli.webhook_options import WebhookAsked, webhook_options
     is_flag=True,
     help="Print the MutatingWebhookConfiguration for these options as YAML, for kubectl apply, and end.",
 )
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default="",
+    help="Where /metrics is served, such as 0.0.0.0:9396 (default: nowhere).",
+)
 @log_options()
 def webhook(
     kubeconfig: str | None,
@@ -41,6 +47,7 @@ def webhook(
     device_config: str | None,
     webhook: WebhookAsked,
     print_configuration: bool,
+    listen: str,
     log_format: str,
     log_level: str,
 ) -> None:
@@ -76,6 +83,7 @@ def webhook(
                 context=context,
                 json_logs=log_format == "json",
                 log_level=log_level,
+                listen=listen,
             )
         )
     )

@@ -10,6 +10,7 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -62,11 +63,19 @@ class Review:
     pod: JsonObject | None  # None = the question is not about a new pod
 
 
+class DenialCause(StrEnum):
+    UNREADABLE = "unreadable"  # the pod cannot be read, or not be changed
+    REQUEST = "request"  # what the pod asks for, or its policy, is not allowed
+    IMPOSSIBLE = "impossible"  # no node could take it; with --webhook-strict
+    QUOTA = "quota"
+
+
 @dataclass(frozen=True, slots=True)
 class PodVerdict:
     """Whether the pod is admitted, and what is changed in it."""
 
     denial: str = ""  # why it is denied; "" = it is admitted
+    cause: DenialCause | None = None  # of the denial
     patch: Sequence[Operation] = ()
     warnings: Sequence[str] = ()
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Protocol
 
 import msgspec
 
 from dovetail.kube.admission.capacity import impossible
+from dovetail.kube.admission.counts import ReviewOutcome, WebhookCounts
 from dovetail.kube.admission.mutation import ReadContainer, mutate
-from dovetail.kube.admission.review import UNTOUCHED, PodVerdict, Review, answer, read_review
+from dovetail.kube.admission.review import UNTOUCHED, BadReview, DenialCause, PodVerdict, Review, answer, read_review
 from dovetail.kube.conversion.asks import asked
 from dovetail.kube.conversion.requests import Template, pod_from
 from dovetail.kube.conversion.settings import Settings, says_ignore
@@ -68,15 +70,22 @@ class PodWebhook:
 
     def __init__(self, options: WebhookOptions, cluster: KnownCluster | None = None) -> None:
         self.options, self.cluster = options, cluster or NothingKnown()
-        self.counts = {"untouched": 0, "admitted": 0, "denied": 0}
+        self.counts = WebhookCounts()
 
     def answer(self, body: bytes) -> bytes:
         """The answer to a review, as JSON. Raises BadReview."""
-        review = read_review(body)
-        verdict = self.verdict(review)
-        outcome = "denied" if verdict.denial else "untouched" if verdict == UNTOUCHED else "admitted"
-        self.counts[outcome] += 1
-        return answer(review, verdict)
+        began, verdict, outcome = perf_counter(), UNTOUCHED, ReviewOutcome.FAILED
+        try:
+            review = read_review(body)
+            verdict = self.verdict(review)
+            answered = answer(review, verdict)
+            outcome = _outcome(verdict)
+        except BadReview:
+            outcome = ReviewOutcome.UNREADABLE
+            raise
+        finally:
+            self.counts.note(verdict, outcome, began)
+        return answered
 
     def verdict(self, review: Review) -> PodVerdict:
         """The verdict on a review. Questions that are not about a new pod are answered with yes."""
@@ -85,7 +94,7 @@ class PodWebhook:
         document, problems = review.pod, Problems(strict=self.options.strict)
         source = convert(document, objects.Pod, "Pod", problems)
         if source is None:
-            return PodVerdict(denial=_said(_text(problem) for problem in problems.found()))
+            return PodVerdict(_said(_text(problem) for problem in problems.found()), DenialCause.UNREADABLE)
         meta = source.metadata
         if says_ignore(meta.labels, self.cluster.namespace_labels(review.namespace)) or MIRROR_POD in meta.annotations:
             return UNTOUCHED
@@ -103,19 +112,20 @@ class PodWebhook:
         containers = _read(source, settings)
         if not any(_concerns_us(part, settings.vendors) for part in containers):
             return UNTOUCHED
-        denied, doubts = self._judged(review, source, containers, settings)
+        denied, cause, doubts = self._judged(review, source, containers, settings)
         if denied:
-            return PodVerdict(denial=_said(denied))
+            return PodVerdict(_said(denied), cause)
         try:
             patch = mutate(review.pod or {}, containers, settings.vendors.rows, name)
         except (LookupError, TypeError, AttributeError):  # what is not read as a type may have any form
-            return PodVerdict(denial="the pod cannot be changed: env is not a list of mappings, or a container is null")
+            why = "the pod cannot be changed: env is not a list of mappings, or a container is null"
+            return PodVerdict(why, DenialCause.UNREADABLE)
         return PodVerdict(patch=patch.operations, warnings=doubts)
 
     def _judged(
         self, review: Review, source: objects.Pod, containers: list[ReadContainer], settings: Settings
-    ) -> tuple[list[str], list[str]]:
-        """Why the pod is denied, and what a person should know of it otherwise."""
+    ) -> tuple[list[str], DenialCause, list[str]]:
+        """Why the pod is denied, the first cause of that, and what a person should know of the pod otherwise."""
         problems = Problems(strict=self.options.strict)
         spec = msgspec.structs.replace(source.spec, node_name="")
         name = source.metadata.name or source.metadata.generate_name
@@ -128,12 +138,19 @@ class PodWebhook:
             denied += [_text(problem) for problem in found if problem.severity == "error"]
         if refused and not denied and pod.refusal is not None:
             denied.append(pod.refusal.message)
+        cause = DenialCause.REQUEST if denied else DenialCause.IMPOSSIBLE
         doubts = [_text(problem) for problem in found if problem.severity == "warning" or problem.tell]
         if never := impossible(pod, self.cluster.nodes()):
             (denied if self.options.strict else doubts).append(f"{never}; the pod waits until such a node joins")
         if not denied and (limit := self.cluster.over_quota(pod)):
-            denied.append(f"exceeding resource quota: {limit}")
-        return denied, doubts
+            return [f"exceeding resource quota: {limit}"], DenialCause.QUOTA, doubts
+        return denied, cause, doubts
+
+
+def _outcome(verdict: PodVerdict) -> ReviewOutcome:
+    if verdict.denial:
+        return ReviewOutcome.DENIED
+    return ReviewOutcome.UNTOUCHED if verdict == UNTOUCHED else ReviewOutcome.ADMITTED
 
 
 def _read(source: objects.Pod, settings: Settings) -> list[ReadContainer]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from dovetail.kube.admission.unrouted import UNROUTED_ADVICE, unrouted
+from dovetail.kube.admission.webhook import DEFAULT_SCHEDULER
 from dovetail.kube.conversion.groups import group_name
-from dovetail.kube.conversion.settings import IGNORE, WEBHOOK
 from dovetail.kube.conversion.times import seconds_of
 from dovetail.kube.doctor.finding import Check, Finding
 from dovetail.kube.doctor.records import named
@@ -15,7 +16,6 @@ from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.queues import KAI_GROUP, SCHEDULER_PLUGINS, VOLCANO_GROUP
 from dovetail.model.pod import group_title
 
-DEFAULT_SCHEDULER = "default-scheduler"
 PATIENCE = 30.0  # seconds: a pod that is younger may just not have been looked at
 LONG_GONE = 300.0  # seconds after the end of a pod's grace period
 DESCRIBED_BY_POD_GROUPS = (SCHEDULER_PLUGINS, VOLCANO_GROUP, KAI_GROUP)  # others may do without an object
@@ -47,21 +47,15 @@ def _waits_unseen(pod: objects.Pod, now: float) -> bool:
 
 def _slipped(survey: Survey) -> Iterator[Finding]:
     """Pods that ask for cards, and that kube-scheduler has: it neither knows the cards nor says which a pod has."""
-    if DEFAULT_SCHEDULER in survey.names:
-        return
-    ignored = {one.metadata.name for one in survey.of("Namespace") if one.metadata.labels.get(WEBHOOK) == IGNORE}
+    labels: dict[str, Mapping[str, str]] = {one.metadata.name: one.metadata.labels for one in survey.of("Namespace")}
     for one in survey.asked:
         source = one.source
-        ignores = source.metadata.labels.get(WEBHOOK) == IGNORE or one.pod.namespace in ignored
-        ended = source.status.phase in ("Succeeded", "Failed")
-        if source.spec.scheduler_name != DEFAULT_SCHEDULER or ignores or ended or not one.pod.wants_devices:
-            continue
         if not source.metadata.uid:
             continue  # a manifest that was never created: the webhook has not seen it yet
-        where = f"runs on {source.spec.node_name}" if source.spec.node_name else "waits"
-        text = f"asks for GPUs, has schedulerName {DEFAULT_SCHEDULER}, and {where}: it slipped past the webhook"
-        advice = f"create it again with schedulerName {min(survey.names)}, and install the webhook (check webhook-*)"
-        yield Finding("pod-slipped", one.where, source.spec.node_name, text, advice)
+        if why := unrouted(source, labels.get(one.pod.namespace, {}), survey.vendors, survey.names):
+            where = f"it runs on {source.spec.node_name}" if source.spec.node_name else "it waits"
+            advice = f"{UNROUTED_ADVICE}; or write schedulerName {min(survey.names)} (see check webhook-*)"
+            yield Finding("pod-slipped", one.where, source.spec.node_name, f"{why}; {where}", advice)
 
 
 def _stuck(survey: Survey) -> Iterator[Finding]:

@@ -29,6 +29,7 @@ class Desk:
     def __init__(self, driver: Driver, keep_seconds: float = KEEP_SECONDS) -> None:
         self._driver, self._keep = driver, keep_seconds
         self._until: dict[str, float] = {}  # uid -> the end of its reservation
+        self.made = 0  # reservations
         self.expired = 0  # reservations that nobody asked for
         driver.asked = self
 
@@ -63,6 +64,7 @@ class Desk:
     def hold(self, bind: Bind) -> None:
         """Keep a placement of the engine: for the pod that was asked about, a member of its gang, or a preemptor."""
         self._until[bind.pod.uid] = self._driver.now() + self._keep
+        self.made += 1
 
     def reservation(self, uid: str) -> Bind | None:
         """The pod's placement, being bound or not; None = it has none."""

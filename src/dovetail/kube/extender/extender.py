@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import dataclass
 
 from dovetail.kube.extender.binds import Binds, Ended
+from dovetail.kube.extender.counts import ExtenderCounts
 from dovetail.kube.extender.desk import KEEP_SECONDS, Desk
 from dovetail.kube.extender.preempting import with_cards
 from dovetail.kube.extender.priorities import priorities
@@ -27,6 +28,7 @@ from dovetail.kube.extender.stalls import Stalls
 from dovetail.kube.extender.told import Told
 from dovetail.kube.live.driver import Driver
 from dovetail.kube.live.known import Known
+from dovetail.kube.live.metrics.text import Page
 from dovetail.kube.live.service import LiveScheduler
 from dovetail.kube.log import WARNING, Log
 from dovetail.kube.objects import core as objects
@@ -47,16 +49,6 @@ HAMI_EVENTS = {
 class ExtenderOptions:
     keep_seconds: float = KEEP_SECONDS
     bind_seconds: float = BIND_ANSWER_SECONDS
-
-
-@dataclass(slots=True)
-class ExtenderCounts:
-    """Requests answered, for metrics and benchmarks."""
-
-    filters: int = 0
-    reserved: int = 0
-    binds: int = 0
-    refused: int = 0  # requests answered with an error
 
 
 class NotNow(Exception):
@@ -127,13 +119,10 @@ class Extender:
 
     def filter_now(self, args: FilterArgs) -> FilterResult:
         """As `filter`, with the pods that are known now."""
-        self.counts.filters += 1
         try:
-            result = self._filter(args)
+            return self._filter(args)
         except (NotNow, WrongRequest) as error:
-            result = FilterResult(error=str(error))
-        self.counts.refused += bool(result.error)
-        return result
+            return FilterResult(error=str(error))
 
     def _filter(self, args: FilterArgs) -> FilterResult:
         driver, desk, _, told = self._working()
@@ -150,7 +139,6 @@ class Extender:
         is_waiting = desk.reservation(uid) is None and bool(desk.makes_room_for(pod))
         decision = desk.decide(known, frozenset(args.names)) if not is_waiting else None
         if decision is not None:
-            self.counts.reserved += 1
             return FilterResult((str(decision.node),))
         if stopping := desk.makes_room_for(pod):
             return FilterResult((), *same_for_all(stopping.partition(",")[0], args.names))
@@ -191,11 +179,8 @@ class Extender:
     # ---- the other verbs ----------------------------------------------------------------------------------------
 
     def prioritize(self, args: FilterArgs) -> dict[str, int]:
-        """A score from 0 to 10 for each offered node."""
-        try:
-            driver, desk, _, _ = self._working()
-        except NotNow:
-            return dict.fromkeys(args.offered, 0)
+        """A score from 0 to 10 for each offered node. Raises NotNow."""
+        driver, desk, _, _ = self._working()
         held = desk.reservation(args.pod.metadata.uid)
         if held is not None:
             return {name: 10 if name == held.decision.node else 0 for name in args.offered}
@@ -205,16 +190,13 @@ class Extender:
 
     async def bind(self, args: BindArgs) -> str:
         """Bind what `filter` reserved. Returns "" if the pod is bound to the node, else why it is not."""
-        self.counts.binds += 1
         try:
             if self.stalls.is_suspect(asyncio.get_running_loop().time()):
                 self._log(f"{args.key}: not bound: the process stood still, and the request may be old", WARNING)
                 raise NotNow("Dovetail stood still, and this request may be old; try again")
-            error = await self._working()[2].bind(args)
+            return await self._working()[2].bind(args)
         except (NotNow, Ended) as why:
-            error = str(why)
-        self.counts.refused += bool(error)
-        return error
+            return str(why)
 
     def preempt(self, args: PreemptArgs) -> dict[str, NodeVictims]:
         """The nodes on which the pod has its cards once victims have ended, and these victims."""
@@ -228,6 +210,25 @@ class Extender:
         """Answer what is under way: the live scheduler has ended, and writes nothing more."""
         if self._parts is not None:
             self._parts[2].close()
+
+    def page(self) -> Page:
+        """The metrics of the extender. Reservations exist while this process leads."""
+        desk = self.desk
+        reservations: Page = (
+            {}
+            if desk is None
+            else {
+                "dovetail_extender_reservations_held": len(desk.reserved),
+                "dovetail_extender_reservations_made_total": desk.made,
+                "dovetail_extender_reservations_expired_total": desk.expired,
+            }
+        )
+        return {
+            "dovetail_extender_requests_total": self.counts.answers,
+            "dovetail_extender_request_seconds": {(verb,): one for verb, one in self.counts.seconds.items()},
+            **reservations,
+            "dovetail_extender_stalls_total": self.stalls.seen,
+        }
 
     # ---- health -------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from dovetail.kube.live.kernels import FEW_NODES, Kernels, Make
 from dovetail.kube.live.known import Stand
 from dovetail.kube.live.lease import Marks
 from dovetail.kube.live.ledger_audit import AUDIT_SECONDS, LedgerAudit
+from dovetail.kube.live.metrics.text import Page
 from dovetail.kube.live.mirror import Mirror
 from dovetail.kube.live.peers import Overlap, Peers
 from dovetail.kube.live.reader import PodReader
@@ -85,6 +86,7 @@ class LiveScheduler:
     """The live scheduler. `await run()` ends when `stop` is called, and raises Lost when another scheduler leads."""
 
     tracing: Tracing | None = None  # set before `run`; None = no traces
+    more_metrics: tuple[Callable[[], Page], ...] = ()  # of what is served beside the scheduler
     signals: Signals | None = None  # measured load, once the cluster is listed
     driver_class: type[Driver] = Driver
 
@@ -321,7 +323,7 @@ class LiveScheduler:
         self.prepare(driver)
         spreads = any(one.default_spread for each in self._options.profiles.values() for one in each.profiles)
         about = (self._now, self._log, spreads, self._options.preemption.enabled, tuple(self._options.profiles))
-        self._sources = Sources(self._api, driver, self.volumes, locks, vendors, *about)
+        self.sources = Sources(self._api, driver, self.volumes, locks, vendors, *about)
         return driver
 
     def _allow_evictions(self, driver: Driver) -> None:
@@ -331,7 +333,7 @@ class LiveScheduler:
 
     async def _list(self, driver: Driver) -> None:
         """List all objects; deciding waits until all of them are known."""
-        self.state, self.reflectors, first = "listing the cluster", self._sources.reflectors, self._sources.first
+        self.state, self.reflectors, first = "listing the cluster", self.sources.reflectors, self.sources.first
         for reflector in first:
             self._start(reflector.run())
         await asyncio.gather(*(reflector.synced() for reflector in first))
@@ -348,8 +350,8 @@ class LiveScheduler:
 
     def _start_writers(self, driver: Driver) -> None:
         self._start(driver.teller.run())
-        self._start(self._sources.queue_status(self._api, self.election.is_sure).run())
-        self._start(self._sources.pod_group_status(self._api, self.election.is_sure).run())
+        self._start(self.sources.queue_status(self._api, self.election.is_sure).run())
+        self._start(self.sources.pod_group_status(self._api, self.election.is_sure).run())
 
     async def _fence(self, driver: Driver) -> None:
         """Fence: after this, no Binding that the previous leader sent can succeed."""

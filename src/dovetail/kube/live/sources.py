@@ -122,6 +122,7 @@ class Sources:
     def _namespaces(self, batch: list[Event[objects.Namespace]]) -> None:
         self._complain("Namespace", batch)
         self._driver.happened(self._driver.mirror.hear_namespaces(batch))
+        self.unrouted.namespaces_changed()
 
     def _priority_classes(self, batch: list[Event[objects.PriorityClass]]) -> None:
         self._complain("PriorityClass", batch)

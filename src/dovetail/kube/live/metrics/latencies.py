@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter, time
 
-from dovetail.kube.api.histogram import Histogram
+from dovetail.kube.histogram import Histogram
 from dovetail.kube.live.tracing import Tracing
 from dovetail.model.events import Bind, Effect, Wait
 from dovetail.model.pod import Pod, Profile

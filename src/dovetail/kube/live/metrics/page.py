@@ -42,11 +42,12 @@ class Metrics:
     async def _made(self) -> str:
         service, driver = self._service, self._service.driver
         census = await count_pods(service.mirror.pods.values(), driver.on_the_way if driver is not None else ())
-        page = render({"dovetail_ready": float(self._is_ready()), **values(service, census)})
+        more = {name: value for page in service.more_metrics for name, value in page().items()}
+        text = render({"dovetail_ready": float(self._is_ready()), **values(service, census), **more})
         if self._hami is None:
-            return page
+            return text
         await self._hami.update(service.scheduler.ledger, service.mirror.pods.values())
-        return "\n".join((page, *self._hami.lines()))
+        return "\n".join((text, *self._hami.lines()))
 
 
 def values(service: LiveScheduler, census: PodNumbers) -> Values:
@@ -76,6 +77,7 @@ def values(service: LiveScheduler, census: PodNumbers) -> Values:
     }
     if service.driver is not None:
         made |= _driver_metrics(service.driver)
+        made["dovetail_pods_past_webhook"] = service.sources.unrouted.by_state
     if service.signals is not None:
         made |= {
             "dovetail_nodes_measured": service.signals.measured_nodes,

@@ -217,6 +217,64 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
         Metric("dovetail_records_unverified", "Running pods whose record of GPUs fails its check."),
         Metric("dovetail_records_sealed", "1 if records of GPUs are sealed."),
     ),
+    "The admission webhook": (
+        Metric(
+            "dovetail_pods_past_webhook",
+            "Pods with GPUs that name default-scheduler, which knows no cards: `waiting` or `bound`. At most 10,000 are"
+            " counted.",
+            ("state",),
+        ),
+        Metric(
+            "dovetail_webhook_reviews_total",
+            "Reviews of new pods by outcome: `untouched`, `admitted`, `denied`, `unreadable` or `failed`.",
+            ("outcome",),
+            "counter",
+        ),
+        Metric(
+            "dovetail_webhook_review_seconds", "Seconds in which a review of a new pod was answered.", (), "histogram"
+        ),
+        Metric(
+            "dovetail_webhook_mutations_total",
+            "Pods in which the webhook changed the `scheduler-name`, `amounts`, `environment` or `runtime-class`.",
+            ("change",),
+            "counter",
+        ),
+        Metric(
+            "dovetail_webhook_denials_total",
+            "Pods that were denied, by cause: `request`, `impossible`, `quota` or `unreadable`.",
+            ("cause",),
+            "counter",
+        ),
+        Metric("dovetail_webhook_warnings_total", "Warnings that the webhook gave with its answers.", (), "counter"),
+    ),
+    "The extender": (
+        Metric(
+            "dovetail_extender_requests_total",
+            "Requests of kube-scheduler by verb and outcome: `ok`, `no-node`, `error`, `unreadable` or `failed`.",
+            ("verb", "outcome"),
+            "counter",
+        ),
+        Metric(
+            "dovetail_extender_request_seconds",
+            "Seconds in which a request of kube-scheduler was answered.",
+            ("verb",),
+            "histogram",
+        ),
+        Metric("dovetail_extender_reservations_held", "Pods with reserved cards that are not being bound yet."),
+        Metric("dovetail_extender_reservations_made_total", "Reservations that filter made.", (), "counter"),
+        Metric(
+            "dovetail_extender_reservations_expired_total",
+            "Reservations that ended because kube-scheduler did not bind the pod in time.",
+            (),
+            "counter",
+        ),
+        Metric(
+            "dovetail_extender_stalls_total",
+            "Times that the process stood still for longer than kube-scheduler may have waited; should be 0.",
+            (),
+            "counter",
+        ),
+    ),
     "The journal": (
         Metric("dovetail_journal_entries_total", "Entries that were written to the journal.", (), "counter"),
         Metric("dovetail_journal_bytes_total", "Bytes that were written to the journal.", (), "counter"),

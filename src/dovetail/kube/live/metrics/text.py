@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dovetail.kube.api.histogram import Histogram
+from dovetail.kube.histogram import Histogram
 from dovetail.kube.live.metrics.table import METRICS, Metric
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

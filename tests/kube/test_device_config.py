@@ -47,7 +47,7 @@ def table(text: str) -> tuple[Vendors, list[Problem]]:
 
 def test_names_and_defaults_of_the_file_win() -> None:
     vendors, problems = table(CHART)
-    assert problems == []
+    assert {problem.severity for problem in problems} == {"note", "warning"}  # test_device_config_keys.py
     row = vendors.by_word["NVIDIA"]
     assert (row.count, row.memory, row.memory_factor, row.split_count) == (
         "example.com/gpu",

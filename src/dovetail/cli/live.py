@@ -41,7 +41,7 @@ from dovetail.kube.live.signal_sources import QUERIES, PrometheusOptions, Signal
 from dovetail.kube.live.tracing import tracing
 from dovetail.kube.live.warm import Workshop
 from dovetail.kube.live.webhook_view import LiveCluster
-from dovetail.kube.log import ERROR, WARNING, Level
+from dovetail.kube.log import ERROR, INFO, WARNING, Level
 from dovetail.kube.objects.problems import InputError, Problems
 
 STOPPED, LOST = 0, 1
@@ -71,7 +71,7 @@ def run(asked: LiveOptions, beside: Beside | None = None) -> int:
     except KubeconfigError as error:
         raise Refused(str(error)) from error
     for problem in problems.found():
-        log(str(problem), WARNING, object=problem.where, field=problem.field)
+        log(str(problem), INFO if problem.severity == "note" else WARNING, object=problem.where, field=problem.field)
     for doubt in connection.doubts:
         log(doubt, max(WARNING, Level[asked.log_level.upper()]))  # printed at every level
     options = _options(asked, config, settings, profiles)

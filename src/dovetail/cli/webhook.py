@@ -26,7 +26,7 @@ from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.live.metrics.text import CONTENT_TYPE, render
 from dovetail.kube.live.metrics.webhook import webhook_metrics
 from dovetail.kube.live.port import HttpPort, PortAnswer, PortRequest
-from dovetail.kube.log import ERROR, WARNING, Level, Log
+from dovetail.kube.log import ERROR, INFO, WARNING, Level, Log
 from dovetail.kube.objects.problems import InputError, Problems
 from dovetail.web.certificates import BadCertificate, Certificate, CertificateFiles
 from dovetail.web.own_certificate import OwnCertificate, OwnCertificateOptions
@@ -155,7 +155,7 @@ def run_alone(asked: AloneOptions) -> int:
     except KubeconfigError as error:
         raise Refused(str(error)) from error
     for problem in problems.found():
-        log(str(problem), WARNING, object=problem.where, field=problem.field)
+        log(str(problem), INFO if problem.severity == "note" else WARNING, object=problem.where, field=problem.field)
     credentials = Credentials(connection, environ=os.environ) if connection is not None else None
     try:
         return asyncio.run(_serve_alone(asked, profiles, credentials, log))

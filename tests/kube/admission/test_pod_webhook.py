@@ -149,6 +149,16 @@ def test_priority_becomes_a_variable() -> None:
     assert env_of(patched(pod({GPU: 1, "nvidia.com/priority": 1}))) == [{"name": "CUDA_TASK_PRIORITY", "value": "1"}]
 
 
+def test_the_runtime_class_of_other_vendors_is_written_too() -> None:
+    row = replace(DEFAULT_VENDORS.by_word["Ascend910B2"], runtime_class="ascend")
+    settings = Settings(vendors=DEFAULT_VENDORS.with_rows([row]))
+    hook = PodWebhook(WebhookOptions("dovetail", {"dovetail": settings}))
+    changed = patched(pod({"huawei.com/Ascend910B2": 1}), hook)
+    assert changed["spec"]["runtimeClassName"] == "ascend"
+    assert "env" not in changed["spec"]["containers"][0]
+    assert "runtimeClassName" not in patched(pod({GPU: 1}), hook)["spec"]
+
+
 def test_runtime_class_core_policy_and_hidden_cards_of_device_config() -> None:
     hook = webhook(vendor={"overwrite_env": True, "runtime_class": "nvidia", "core_policy": "force"})
     own = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}

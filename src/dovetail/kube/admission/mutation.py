@@ -80,11 +80,12 @@ def mutate(pod: JsonObject, containers: Iterable[ReadContainer], vendors: Iterab
     patch = Patch(pod)
     if scheduler:
         patch.put(("spec", "schedulerName"), scheduler)
-    rows = [row for row in vendors if row.webhook]
+    rows = [row for row in vendors if row.webhook or row.runtime_class]
     for one in containers:
         _write_amounts(patch, one)
         for row in rows:
-            _write_environment(patch, one, row)
+            if row.webhook:
+                _write_environment(patch, one, row)
             wants = any(ask.vendor == row.word for ask in one.asked.asks)
             if wants and row.runtime_class and patch.document["spec"].get("runtimeClassName") is None:
                 patch.put(("spec", "runtimeClassName"), row.runtime_class)

@@ -1,7 +1,8 @@
 """HAMi's device-config.yaml → the vendors table, so that a cluster with renamed resources is read correctly.
 
 The keys are those of HAMi v2.10, charts/hami/templates/scheduler/device-configmap.yaml. A ConfigMap that contains the
-file is accepted too. Unknown keys cause a warning; a wrong type is an error that names the key.
+file is accepted too. Unknown keys cause a warning; a wrong type is an error that names the key. device_config_keys.py
+has the keys that change nothing here.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from dovetail.kube.conversion.device_config_keys import UnusedFound, noun
 from dovetail.kube.conversion.vendors import DEFAULT_VENDORS, Vendor, Vendors, ascend, iluvatar
 from dovetail.kube.files.documents import MOST_BROKEN, read_yaml
 from dovetail.kube.objects.problems import Problems, printable
@@ -53,30 +55,14 @@ SECTIONS: dict[str, dict[str, dict[str, str]]] = {
     "biren": {"Biren": _NAMES},
 }
 
-# Keys that matter to HAMi's webhook or plugin, but not to the choice of a card: only their type is checked.
-UNUSED: dict[str, type | tuple[type, ...]] = {
-    "overwriteEnv": bool,
-    "deviceMemoryScaling": (int, float),
-    "deviceCoreScaling": (int, float),
-    "preConfiguredDeviceMemory": int,
-    "enableNumaTopology": bool,
-    "gpuCorePolicy": str,
-    "libCudaLogLevel": int,
-    "runtimeClassName": str,
-    "disableCoreLimit": bool,
-    "migProfileAllowlist": list,
-    "sgpuTopologyAware": bool,
-    "memoryPerCard": (int, list),
-    "chipName": str,
-    "commonWord": str,
-    "memoryAllocatable": int,
-    "memoryCapacity": int,
-    "aiCore": int,
-    "aiCPU": int,
-    "superPod": bool,
-    "templates": list,
+_ILUVATAR = {**_NAMES, "memoryFactor": "memory_factor"}  # iluvatars[]
+_NPU = {  # vnpus.configs[]
+    "resourceName": "count",
+    "resourceMemoryName": "memory",
+    "resourceCoreName": "core",
+    "memoryFactor": "memory_factor",
+    "runtimeClassName": "runtime_class",
 }
-_LISTED = {**_NAMES, "resourceName": "count", "memoryFactor": "memory_factor"}  # iluvatars[], vnpus.configs[]
 _LARGEST = 2**31 - 1  # HAMi stores these as int32
 
 
@@ -94,20 +80,23 @@ def read_device_config(source: str, text: str, problems: Problems, base: Vendors
         problems.fatal(source, "", "is not a device-config.yaml: a mapping of vendors such as `nvidia:` is expected")
         return base
     rows: list[Vendor] = []
+    unused = UnusedFound(source)
     for section, content in body.items():
-        rows.extend(_section(source, str(section), content, base, problems))
+        rows.extend(_section(source, str(section), content, base, unused, problems))
+    unused.tell(problems)
     return base.with_rows(rows)
 
 
-def _section(source: str, section: str, content: Any, base: Vendors, problems: Problems) -> list[Vendor]:
+def _section(
+    source: str, section: str, content: Any, base: Vendors, unused: UnusedFound, problems: Problems
+) -> list[Vendor]:
     if section == "iluvatars":
-        return _listed(source, section, content, problems)
+        return _listed(source, section, content, unused, problems)
     if section == "vnpus":
-        nested = isinstance(content, dict)
-        inner = content.get("configs") if nested else content
-        return _listed(source, f"{section}.configs" if nested else section, inner, problems)
+        return _npus(source, content, unused, problems)
     if section not in SECTIONS:
-        problems.warning(source, printable(section), f"is no vendor HAMi knows; known are {', '.join(SECTIONS)}")
+        vendors = ", ".join((*SECTIONS, "iluvatars", "vnpus"))
+        problems.warning(source, printable(section), f"is no vendor HAMi knows; known are {vendors}")
         return []
     if content is None:
         return []
@@ -115,20 +104,34 @@ def _section(source: str, section: str, content: Any, base: Vendors, problems: P
         problems.fatal(source, section, "must be a mapping")
         return []
     known = {key for fields in SECTIONS[section].values() for key in fields}
-    _check_unused(source, section, content, known, problems)
+    unused.look(section, section, content, known, problems)
     return [
         _changed((source, section), base.by_word[word], content, fields, problems)
         for word, fields in SECTIONS[section].items()
     ]
 
 
-def _listed(source: str, section: str, content: Any, problems: Problems) -> list[Vendor]:
+def _npus(source: str, content: Any, unused: UnusedFound, problems: Problems) -> list[Vendor]:
+    """`vnpus` is a mapping with the list `configs`; in older files it is that list."""
+    if not isinstance(content, dict):
+        return _listed(source, "vnpus", content, unused, problems)
+    unused.look("vnpus", "vnpus", content, {"configs", "runtimeClassName"}, problems)
+    rows = _listed(source, "vnpus.configs", content.get("configs"), unused, problems)
+    for_all = content.get("runtimeClassName")  # HAMi's main branch has it here
+    if for_all is not None and not isinstance(for_all, str):
+        problems.fatal(source, "vnpus.runtimeClassName", f"must be {noun(str)}, not {printable(repr(for_all))}")
+        return rows
+    return [row if row.runtime_class or not for_all else replace(row, runtime_class=for_all) for row in rows]
+
+
+def _listed(source: str, section: str, content: Any, unused: UnusedFound, problems: Problems) -> list[Vendor]:
     if content is None:
         return []
     if not isinstance(content, list):
         problems.fatal(source, section, "must be a list")
         return []
-    rows = []
+    rows, is_iluvatar = [], section == "iluvatars"
+    fields = _ILUVATAR if is_iluvatar else _NPU
     for number, entry in enumerate(content[:1000]):
         path = f"{section}[{number}]"
         word = entry.get("commonWord") if isinstance(entry, dict) else None
@@ -137,21 +140,11 @@ def _listed(source: str, section: str, content: Any, problems: Problems) -> list
             if number >= MOST_BROKEN:
                 break
             continue
-        _check_unused(source, path, entry, set(_LISTED), problems)
-        row = iluvatar(word) if section == "iluvatars" else ascend(word)
-        rows.append(_changed((source, path), row, entry, _LISTED, problems))
+        kind = "iluvatars[]" if is_iluvatar else "vnpus.configs[]"
+        unused.look(kind, path, entry, {*fields, "commonWord"}, problems)
+        row = iluvatar(word) if is_iluvatar else ascend(word)
+        rows.append(_changed((source, path), row, entry, fields, problems))
     return rows
-
-
-def _check_unused(source: str, path: str, content: Mapping[Any, Any], known: set[str], problems: Problems) -> None:
-    for key, value in content.items():
-        if key in known or value is None:
-            continue
-        expected = UNUSED.get(key) if isinstance(key, str) else None
-        if expected is None:
-            problems.warning(source, f"{path}.{printable(str(key))}", "is no key HAMi knows; it is ignored")
-        elif not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
-            problems.fatal(source, f"{path}.{key}", f"must be {_noun(expected)}, not {printable(repr(value))}")
 
 
 def _changed(
@@ -166,7 +159,7 @@ def _changed(
             continue
         wanted = type(getattr(row, name))
         if type(value) is not wanted or (wanted is int and not 0 <= value <= _LARGEST):
-            problems.fatal(source, f"{path}.{key}", f"must be {_noun(wanted)}, not {printable(repr(value))}")
+            problems.fatal(source, f"{path}.{key}", f"must be {noun(wanted)}, not {printable(repr(value))}")
         elif name == "count" and not value:
             problems.fatal(source, f"{path}.{key}", "must name a resource")
         elif name == "memory_factor" and value == 0:
@@ -174,9 +167,3 @@ def _changed(
         else:
             changes[name] = value
     return replace(row, **changes)
-
-
-def _noun(expected: type | tuple[type, ...]) -> str:
-    words = {int: "a whole number ≥ 0", float: "a number", str: "a text", bool: "true or false", list: "a list"}
-    kinds = expected if isinstance(expected, tuple) else (expected,)
-    return " or ".join(words[kind] for kind in kinds)

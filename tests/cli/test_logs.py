@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from dovetail.cli.options import LOG_LEVELS
-from dovetail.cli.output.logs import REPEAT_SECONDS, Logger
+from dovetail.cli.output.logs import HIDDEN, REPEAT_SECONDS, Logger, without_secrets
 from dovetail.kube.api.errors import error_of
 from dovetail.kube.log import DEBUG, ERROR, INFO, WARNING, Level
 from dovetail.kube.objects.problems import printable
@@ -99,6 +99,57 @@ def test_a_message_stays_on_one_line_without_replacement_characters(capsys: pyte
     Logger()("404 page not found\n\tat /apis\r\n")
     (line,) = lines(capsys)
     assert line.endswith("404 page not found at /apis")
+
+
+HOSTILE = ("two\nlines", "\x00\x1b[2J", "\ud800", '"}', "\u2028", "x" * 10_000, "\u202e", "")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_each_line_is_one_json_object_whatever_a_message_or_a_field_holds(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = Logger(DEBUG, as_json=True)
+    log(text, WARNING, pod=text, seconds=float("nan"), count=2**70)
+    log("after", pod="ml/a")
+    first, second = (json.loads(line) for line in lines(capsys))
+    assert list(first) == ["time", "level", "message", "pod", "seconds", "count"]
+    assert [type(value) for value in first.values()] == [str, str, str, str, type(None), int]
+    assert second["message"] == "after"
+
+
+SECRET = "s3cr3t-Value_x"
+TOKEN = "eyJhbGciOiJSUzI1NiIs.eyJpc3MiOiJrdWJlcm5ldGVz.c2lnbmF0dXJl"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"401 for Authorization: Bearer {SECRET}",
+        f"GET https://reader:{SECRET}@prometheus:9090/api: refused",
+        f"invalid token {TOKEN.replace('c2lnbmF0dXJl', SECRET)}",
+        f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n-----END RSA PRIVATE KEY-----",
+        f"-----BEGIN PRIVATE KEY-----\n{SECRET}",  # cut
+    ],
+)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_secrets_that_an_error_quotes_are_hidden(text: str, as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    Logger(as_json=as_json)(f"before {text}", WARNING, object=text)
+    said = capsys.readouterr().err
+    assert SECRET not in said
+    assert "before " in said
+    assert HIDDEN in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://10.0.0.1:6443/api/v1/pods: refused",
+        "node gpu-7 at 10.0.0.1:6443, asked by a@b",
+        "eyJ",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert without_secrets(text) == text
 
 
 @pytest.mark.parametrize("letter", ["é", "€", "😀"])

@@ -10,6 +10,26 @@ from enum import IntEnum
 from typing import Protocol
 
 Field = str | int | float | bool
+# Every field that a message may have, beside time, level and message; docs/logs.md has the same table.
+LOG_FIELDS = {
+    "pod": "namespace and name of the pod that the message is about",
+    "uid": "the pod's `metadata.uid`: the same name may be another pod later",
+    "node": "the node that the message is about, or where the pod is bound",
+    "cards": "the GPUs that a placed pod was given, by their ids, with commas between them",
+    "card": "the GPU on which the ledger and the cluster differ",
+    "object": "kind and name of another object; of a file, its place in it",
+    "field": "the field of that object that is wrong, as a path",
+    "source": "the source of measured load that does not answer, or does again",
+    "seconds": "how long it took, or until the next try",
+    "count": "of how many objects, differences or kernels the message speaks",
+    "nodes": "nodes that are known when the scheduler becomes ready",
+    "pods": "pods that are known when the scheduler becomes ready",
+    "path": "the path of the API server that the message is about: a list or a watch",
+    "paths": "paths of the API server that are not served yet, with commas between them",
+    "epoch": "the number of the leadership that begins",
+    "folder": "the folder of the journal",
+    "repeats": "how often the previous message was repeated within 10 seconds",
+}
 
 
 class Level(IntEnum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -13,6 +14,15 @@ import msgspec
 from dovetail.kube.log import DEBUG, INFO, Field, Level
 from dovetail.kube.objects.problems import printable
 
+HIDDEN = "[hidden]"
+# Texts that are secret wherever they stand. Nothing logs them; an error of a library or a server may quote them.
+_SECRETS = re.compile(
+    r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"  # a JSON web token, as ServiceAccounts have
+    r"|(?<=[Bb]earer )[^\s\"',;]+"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
+    r"|(?<=://)[^\s/@:]*:[^\s/@]+(?=@)",  # user and password of a URL
+    re.DOTALL,
+)
 MAX_MESSAGE = 2_000  # characters of a line
 MAX_FIELD = 300  # characters of a field
 REPEAT_SECONDS = 10.0  # the same message within this time is counted instead of printed
@@ -50,13 +60,20 @@ class Logger:
 
     def _print(self, now: float, level: Level, message: str, fields: dict[str, Field]) -> None:
         stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        message, name = printable(message, MAX_MESSAGE), level.name.lower()
+        message, name = printable(without_secrets(message), MAX_MESSAGE), level.name.lower()
         if self._json:
             record: dict[str, Field] = {"time": stamp, "level": name, "message": message}
             for key, value in fields.items():
-                record.setdefault(key, printable(value, MAX_FIELD) if isinstance(value, str) else value)
+                record.setdefault(
+                    key, printable(without_secrets(value), MAX_FIELD) if isinstance(value, str) else value
+                )
             line = msgspec.json.encode(record).decode()
         else:
             line = f"{stamp} {name:<7} {message}"
         with suppress(OSError, ValueError):  # a closed stderr must not end the scheduler
             print(line, file=sys.stderr, flush=True)
+
+
+def without_secrets(text: str) -> str:
+    """The text with tokens, private keys and passwords of URLs replaced."""
+    return _SECRETS.sub(HIDDEN, text)

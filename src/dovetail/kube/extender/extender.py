@@ -192,7 +192,13 @@ class Extender:
         """Bind what `filter` reserved. Returns "" if the pod is bound to the node, else why it is not."""
         try:
             if self.stalls.is_suspect(asyncio.get_running_loop().time()):
-                self._log(f"{args.key}: not bound: the process stood still, and the request may be old", WARNING)
+                self._log(
+                    f"{args.key}: not bound: the process stood still, and the request may be old",
+                    WARNING,
+                    pod=args.key,
+                    uid=args.uid,
+                    node=args.node,
+                )
                 raise NotNow("Dovetail stood still, and this request may be old; try again")
             return await self._working()[2].bind(args)
         except (NotNow, Ended) as why:

@@ -117,7 +117,7 @@ class BindOutcomes:
             self._try_later(pod, outcome)
             return
         refusals.outdated += 1
-        self._driver.log(f"{pod.key}: not bound, placed again: {outcome.message}", DEBUG, pod=pod.key)
+        self._driver.log(f"{pod.key}: not bound, placed again: {outcome.message}", DEBUG, pod=pod.key, uid=pod.uid)
         self.again(pod)
 
     def _try_later(self, pod: Pod, outcome: Outcome) -> None:
@@ -125,7 +125,7 @@ class BindOutcomes:
         refusals.count += 1
         where, pause = outcome.bind.decision.node, refusals.pause
         text = f"{pod.key}: not bound to {where}, next try in {pause:.0f} s: {outcome.message}"
-        self._driver.log(text, WARNING, pod=pod.key, node=str(where), seconds=pause)
+        self._driver.log(text, WARNING, pod=pod.key, uid=pod.uid, node=str(where), seconds=pause)
         self._driver.mirror.rest(pod.uid)
         self._tell_refused(pod, outcome, refusals)
         asyncio.get_running_loop().call_later(pause, self.again, pod)

@@ -143,7 +143,13 @@ class Binder:
             await turn.give_back(outcome.bind, outcome.came_true)
         except Exception as error:
             node = str(outcome.bind.decision.node)
-            self._log(f"lock of node {node}: {_said(error)}", WARNING, pod=outcome.bind.pod.key, node=node)
+            self._log(
+                f"lock of node {node}: {_said(error)}",
+                WARNING,
+                pod=outcome.bind.pod.key,
+                uid=outcome.bind.pod.uid,
+                node=node,
+            )
 
     async def _until_known(self, bind: Bind, locked: bool, claimed: Claimed) -> Outcome:
         self.writing += 1
@@ -215,7 +221,7 @@ class Binder:
         except ApiError:
             raise
         except Exception as error:
-            self._log(f"{bind.pod.key}: {_said(error)}", WARNING, pod=bind.pod.key, node=node.name)
+            self._log(f"{bind.pod.key}: {_said(error)}", WARNING, pod=bind.pod.key, uid=bind.pod.uid, node=node.name)
             raise Unavailable(_said(error)) from error  # it is unknown how far the write came
         if self._server < LABELS_SINCE and "labels" in body["metadata"] and self._may_write():
             self.writes += 1
@@ -247,7 +253,7 @@ class Binder:
                 failures += 1
                 if failures % 5 == 3:
                     text = f"{bind.pod.key}: not known yet whether it is bound: {_said(error)}"
-                    self._log(text, WARNING, pod=bind.pod.key)
+                    self._log(text, WARNING, pod=bind.pod.key, uid=bind.pod.uid)
                 asked = error.retry_after if isinstance(error, ApiError) else None
                 await self._world.sleep(BACKOFF.wait(failures, self._world.chance(), asked))
 

@@ -165,7 +165,9 @@ class Driver:
         stamped, self.mirror.stamped = self.mirror.stamped, []
         for known in (self.mirror.pods[uid] for uid in stamped if uid in self.mirror.pods):
             if may_outrank(known.stamp, self._epoch):
-                self._log(f"{known.key}: stamped by {known.stamp}; looking at the lease", pod=known.key)
+                self._log(
+                    f"{known.key}: stamped by {known.stamp}; looking at the lease", pod=known.key, uid=known.pod.uid
+                )
                 known.doubt = self.doubt()
 
     def take_truth(self) -> None:

@@ -203,7 +203,13 @@ class Evictor:
     async def _succeeded(self, effect: Evict) -> None:
         self.counts.evicted += 1
         why = f" for {effect.preemptor.key}" if effect.preemptor is not None else f": {effect.reason}"
-        self._log(f"{effect.pod.key} on {effect.node} is stopped{why}", INFO, pod=effect.pod.key, node=effect.node)
+        self._log(
+            f"{effect.pod.key} on {effect.node} is stopped{why}",
+            INFO,
+            pod=effect.pod.key,
+            uid=effect.pod.uid,
+            node=effect.node,
+        )
         self._evicted(effect)
         if effect.breaks_budget:
             return
@@ -214,5 +220,7 @@ class Evictor:
 
     def _give_up(self, effect: Evict, why: str) -> None:
         self.counts.refused += 1
-        self._log(f"{effect.pod.key} is not stopped: {why}", WARNING, pod=effect.pod.key, node=effect.node)
+        self._log(
+            f"{effect.pod.key} is not stopped: {why}", WARNING, pod=effect.pod.key, uid=effect.pod.uid, node=effect.node
+        )
         self._refused(effect, why)

@@ -79,7 +79,7 @@ async def stamp(
                 failures += 1
                 if failures % 5 == 3:
                     text = f"{known.key} is not stamped, and nothing is bound until it is: {error.message}"
-                    log(text, WARNING, pod=known.key)
+                    log(text, WARNING, pod=known.key, uid=known.pod.uid)
                 await world.sleep(BACKOFF.wait(failures, world.chance(), error.retry_after))
 
     await asyncio.gather(*(one(uid, known) for uid, known in pods))

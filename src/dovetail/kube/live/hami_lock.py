@@ -211,7 +211,7 @@ class HamiLocks:
             if self._world.now() - since > self._old:
                 since_when = f"for {self._old:.0f} s; the lock is freed"
                 text = f"node {node}: HAMi's plugin has not taken over {pod.key} {since_when}"
-                self._log(text, WARNING, pod=pod.key, node=node)
+                self._log(text, WARNING, pod=pod.key, uid=pod.uid, node=node)
                 break
             gate.changed.clear()
             await either(gate.changed, 2.0)

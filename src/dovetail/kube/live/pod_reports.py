@@ -51,7 +51,7 @@ class PodReports:
         name = str(bind.decision.node)
         text = where_to(bind.pod, self._driver.mirror.nodes.get(name) or Node(name), bind.decision.shares)
         cards = ",".join(share.uuid for share in bind.decision.shares)
-        self._driver.log(text, DEBUG, pod=bind.pod.key, node=name, cards=cards)
+        self._driver.log(text, DEBUG, pod=bind.pod.key, uid=bind.pod.uid, node=name, cards=cards)
         self._driver.teller.note(Note(bind.pod, "Scheduled", text, action="Binding"))
 
     def waits_for_lock(self, bind: Bind, text: str) -> None:
@@ -66,5 +66,5 @@ class PodReports:
         text = f"kubelet on {source.spec.node_name}: {source.status.reason}: {source.status.message}"
         pause = self._driver.patience.refused(pod.owner or pod.key, self._driver.now(), text)
         said = f"{pod.key}: refused by {text}; the next pod of {pod.owner or pod.key} waits {pause:.0f} s"
-        self._driver.log(said, WARNING, pod=pod.key, node=source.spec.node_name, seconds=pause)
+        self._driver.log(said, WARNING, pod=pod.key, uid=pod.uid, node=source.spec.node_name, seconds=pause)
         self._driver.teller.note(Note(pod, "RefusedByKubelet", text, warning=True))

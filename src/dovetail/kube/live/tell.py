@@ -252,10 +252,10 @@ class Teller:
                     return True  # a newer condition is queued, or none is wanted any more
             except ApiError as error:
                 if error.code not in (404, 409):  # 404, 409: the pod is gone, or is another one
-                    self._log(f"condition of {pod.key}: {error.message}", WARNING, pod=pod.key)
+                    self._log(f"condition of {pod.key}: {error.message}", WARNING, pod=pod.key, uid=pod.uid)
                 return True
             except Exception as error:  # a failure for one pod must not stop the others
-                self._log(f"condition of {pod.key}: {type(error).__name__}: {error}", ERROR, pod=pod.key)
+                self._log(f"condition of {pod.key}: {type(error).__name__}: {error}", ERROR, pod=pod.key, uid=pod.uid)
                 return True
         return False
 

@@ -74,4 +74,4 @@ class UnroutedPods:
             self._found[meta.uid], key = found, f"{meta.namespace}/{meta.name}"
             self._lines += 1
             if self._lines <= MOST_UNROUTED_LINES:
-                self._log(f"{key} {why}; {UNROUTED_ADVICE}", WARNING, pod=key)
+                self._log(f"{key} {why}; {UNROUTED_ADVICE}", WARNING, pod=key, uid=meta.uid)

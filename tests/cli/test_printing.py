@@ -5,16 +5,20 @@ from __future__ import annotations
 import io
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from dovetail import kernel_cache
 from dovetail.cli import planning
+from dovetail.cli.main import cli
 from dovetail.cli.options import ClusterOptions
 from dovetail.cli.output import amounts, picture, table
-from dovetail.cli.output.progress import progress
+from dovetail.cli.output.progress import progress, told_progress
 from dovetail.engine.usage import CardUse, NodeUse
 from dovetail.model.device import Device
 from dovetail.model.node import CPU, MEMORY, Node
@@ -134,6 +138,30 @@ def test_progress_is_for_terminals_and_for_the_slow(monkeypatch: pytest.MonkeyPa
         with progress("Placing", patience):
             time.sleep(0.05)
         assert ("Placing" in stream.getvalue()) is said
+
+
+def test_progress_of_several_steps_shows_the_present_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with told_progress("Starting", patience=0.0) as doing:
+        doing("Reading nodes")
+        for _ in range(2_000):
+            if "Reading nodes" in terminal.getvalue():
+                break
+            time.sleep(0.01)
+    assert "Reading nodes" in terminal.getvalue()
+
+
+def test_doctor_says_what_it_does(examples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+
+    @contextmanager
+    def noted(first: str = "") -> Iterator[Callable[[str], None]]:
+        yield steps.append
+
+    monkeypatch.setattr("dovetail.cli.commands.doctor.told_progress", noted)
+    CliRunner().invoke(cli, ["doctor", "-f", str(examples / "demo" / "cluster.yaml")], catch_exceptions=False)
+    assert steps == ["Reading", "Examining"]
 
 
 def test_whoever_waits_for_a_compiler_is_told_so_once(

@@ -24,6 +24,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from dovetail.cli.main import cli
+from dovetail.kube.admission.own_authority import make_generation
 from tests.live.dovetail_process import scheduling
 from tools.controlplane.access import DEPLOY
 from tools.controlplane.client import Client, Object
@@ -347,6 +348,28 @@ def test_a_webhook_that_is_installed_in_part(cluster: Cluster, api: Client) -> N
     assert set(found) == {"webhook-unreachable", "webhook-certificate"}
     assert "Service kube-system/dovetail-webhook has no ready pod" in found["webhook-unreachable"]
     assert "has no caBundle" in found["webhook-certificate"]
+
+
+def test_the_certificate_of_a_webhook_behind_a_service(cluster: Cluster, api: Client) -> None:
+    """It is in the Secret. The authority of the caBundle has signed it, or another one has, or nobody may read it."""
+    meta = {"name": "dovetail-webhook", "namespace": "kube-system"}
+    names, now, life = ("dovetail-webhook.kube-system.svc",), dt.datetime.now(dt.UTC), dt.timedelta(days=90)
+    ours, others = make_generation(names, now, life), make_generation(names, now, life)
+    api.create({"apiVersion": "v1", "kind": "Service", "metadata": meta, "spec": {"ports": [{"port": 443}]}})
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {**meta, "name": "dovetail-webhook-tls"}}
+    api.create({**secret, "data": ours.secret_data()})
+    for bundle, checks in (
+        (ours.bundle, {"webhook-unreachable"}),  # no pod is behind the Service
+        (others.bundle, {"webhook-unreachable", "webhook-certificate"}),
+    ):
+        made = webhook(443, bundle)
+        client = made["webhooks"][0]["clientConfig"]
+        made["webhooks"][0]["clientConfig"] = {"service": {**meta, "path": "/webhook"}, "caBundle": client["caBundle"]}
+        api.create(made)
+        found = {one["check"]: one["message"] for one in cluster.doctor()}
+        assert set(found) == checks
+        api.delete("MutatingWebhookConfiguration", "dovetail-webhook")
+    assert "Secret kube-system/dovetail-webhook-tls: none of its authorities" in found["webhook-certificate"]
 
 
 def test_times_a_leader_that_died_and_a_pod_that_does_not_end(

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -40,6 +41,7 @@ from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import InputError, Problems, printable
 
 T = TypeVar("T")
+Doing = Callable[[str], None]
 NO_KEY = "seals are not checked; name the scheduler's keys with --seal-key-file"
 HAMI = "hami"
 
@@ -96,12 +98,16 @@ class Examined:
     summary: HamiSummary | None = None  # with --from hami
 
 
-def examine(asked: Examination) -> Examined:
-    """Read the cluster and run the checks. Raises Refused if the input is wrong or the cluster cannot be read."""
+def examine(asked: Examination, doing: Doing = lambda what: None) -> Examined:
+    """Read the cluster and run the checks. `doing` is told what is done.
+
+    Raises Refused if the input is wrong or the cluster cannot be read.
+    """
+    doing("Reading")
     problems, checks = Problems(), asked.table
     try:
         profiles, settings = _settings(asked, problems)
-        found = _from_files(asked, problems) if asked.asked.filenames else _live(asked, settings.seals)
+        found = _from_files(asked, problems) if asked.asked.filenames else _live(asked, settings.seals, doing)
     except InputError as error:
         raise Refused(*(str(problem) for problem in error.problems)) from error
     except (KubeconfigError, ApiError) as error:
@@ -113,6 +119,7 @@ def examine(asked: Examination) -> Examined:
     remarks = [*(str(one) for one in problems.found() if one.severity != "note"), *found.remarks]
     if not settings.seals and any(SEAL in pod.metadata.annotations for pod in found.pods):
         remarks.append(NO_KEY)
+    doing("Examining")
     survey = _survey(asked, found, profiles, settings)
     counts = {"nodes": len(found.nodes), "pods": len(survey.seen.held)}
     result = findings(survey, checks)
@@ -175,20 +182,23 @@ def _from_files(asked: Examination, problems: Problems) -> ExaminedObjects:
     )
 
 
-def _live(asked: Examination, seals: Seals) -> ExaminedObjects:
+def _live(asked: Examination, seals: Seals, doing: Doing) -> ExaminedObjects:
     kubeconfig = Path(asked.kubeconfig) if asked.kubeconfig else None
     connection = find(os.environ, kubeconfig=kubeconfig, context=asked.context)
-    return asyncio.run(_read(asked, Credentials(connection, environ=os.environ), seals))
+    return asyncio.run(_read(asked, Credentials(connection, environ=os.environ), seals, doing))
 
 
-async def _read(asked: Examination, credentials: Credentials, seals: Seals) -> ExaminedObjects:
+async def _read(asked: Examination, credentials: Credentials, seals: Seals, doing: Doing) -> ExaminedObjects:
     result = ExaminedObjects()
     async with Api(credentials) as api:
+        doing("Reading nodes")
         result.nodes = await _list(api, "/api/v1/nodes", objects.Node, result)
+        doing("Reading pods")
         result.pods = await _list(api, "/api/v1/pods", objects.Pod, result)
         locks = any(has_hami_plugin(node.metadata.annotations) for node in result.nodes)
         if asked.needs_more:
-            result.others = await gather(api, asked.account, (*NEEDED_RIGHTS, LOCK_RIGHT) if locks else NEEDED_RIGHTS)
+            rights = (*NEEDED_RIGHTS, LOCK_RIGHT) if locks else NEEDED_RIGHTS
+            result.others = await gather(api, asked.account, rights, now=time.time(), doing=doing)
             result.remarks += result.others.remarks
         if asked.origin == HAMI:
             await read_hami(api, result.others.kinds, result.remarks)

@@ -9,6 +9,7 @@ from click.shell_completion import CompletionItem
 
 from dovetail.cli.errors import Refused
 from dovetail.cli.options import ClusterOptions, color_option, connection_options, seal_key_option
+from dovetail.cli.output.progress import told_progress
 from dovetail.cli.output.terminal import echo, echo_styled, say
 
 if TYPE_CHECKING:
@@ -149,11 +150,11 @@ def doctor(
         )
     asked = ClusterOptions(filenames=filenames, config=config, device_config=device_config)
     lease, user = (lease_namespace, lease_name), (namespace, account)
-    examined = examining.examine(
-        examining.Examination(
-            asked, names, kubeconfig, context, seal_key_file, lease, user, checks=checks, origin=origin or ""
-        )
+    examination = examining.Examination(
+        asked, names, kubeconfig, context, seal_key_file, lease, user, checks=checks, origin=origin or ""
     )
+    with told_progress() as doing:
+        examined = examining.examine(examination, doing)
     for line in examined.remarks:
         say(line)
     if output == "json":

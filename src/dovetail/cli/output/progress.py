@@ -31,6 +31,14 @@ def progress(what: What, patience: float = SHOW_AFTER_SECONDS) -> Iterator[None]
         thread.join()
 
 
+@contextmanager
+def told_progress(first: str = "", patience: float = SHOW_AFTER_SECONDS) -> Iterator[Callable[[str], None]]:
+    """As `progress`, for work that says itself what it does: the block gets a function to tell it."""
+    said = [first]
+    with progress(lambda: said[-1], patience):
+        yield said.append
+
+
 class Countdown:
     """The text of an activity: how many steps are done, and about how long the rest will take."""
 

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import binascii
 import ssl
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ from dovetail.kube.doctor.installed import (
     WebhookConfiguration,
 )
 from dovetail.kube.doctor.rights import NEEDED_RIGHTS, NeededRight, lacking
+from dovetail.kube.doctor.service_probes import service_probes
 from dovetail.kube.doctor.survey import Missing, Probe
 from dovetail.kube.doctor.webhooks import SERVICE_NAME, WEBHOOK_KINDS, WEBHOOK_SERVICE, of_dovetail, read_certificates
 from dovetail.kube.live.lease import ROOT, Lease, Marks
@@ -96,16 +97,26 @@ async def listed(api: Api, source: Source, remarks: list[str]) -> tuple[Any, ...
     return tuple(found)
 
 
-async def gather(api: Api, account: tuple[str, str], rights: Sequence[NeededRight] = NEEDED_RIGHTS) -> Gathered:
-    """Everything beside nodes and pods. Raises ApiError where the server does not answer."""
+async def gather(
+    api: Api,
+    account: tuple[str, str],
+    rights: Sequence[NeededRight] = NEEDED_RIGHTS,
+    *,
+    now: float,
+    doing: Callable[[str], None] = lambda what: None,
+) -> Gathered:
+    """Everything beside nodes and pods. `doing` is told what is read. Raises ApiError where the server is away."""
     result = Gathered()
+    doing("Reading the objects around nodes and pods")
     lists = await asyncio.gather(*(listed(api, source, result.remarks) for source in LISTED_KINDS))
     for source, found in zip(LISTED_KINDS, lists, strict=True):
         if found is not None:
             result.kinds[source.kind] = (*result.kinds.get(source.kind, ()), *found)
     result.version, result.served = await _version(api), await _served(api)
+    doing("Asking the webhook")
     await _read_services(api, account[0], result)
-    result.probes = tuple(await _probes(result))
+    result.probes = tuple(await _probes(api, result, now))
+    doing("Asking for the scheduler's rights")
     result.missing = tuple(await _missing_rights(api, account, rights, result))
     return result
 
@@ -170,10 +181,20 @@ async def _read_services(api: Api, own: str, result: Gathered) -> None:
     result.kinds |= {"Service": tuple(services), "EndpointSlice": tuple(slices)}
 
 
-async def _probes(result: Gathered) -> list[Probe]:
-    """The answers of webhooks that are reached by a URL. A Service's address is reached from inside only."""
+async def _probes(api: Api, result: Gathered, now: float) -> list[Probe]:
+    """The answers of webhooks: of a URL by a handshake of our own, of a Service through the API server."""
     found: dict[tuple[str, str], Probe] = {}
+    services = {(one.metadata.namespace, one.metadata.name) for one in result.kinds.get("Service", ())}
     for title, client in _own_webhooks(result):
+        service = client.service
+        if service is not None and (service.namespace, service.name) in services:
+            has_pods = any(
+                one.is_ready
+                for one in result.kinds.get("EndpointSlice", ())
+                if one.metadata.namespace == service.namespace and one.metadata.labels.get(SERVICE_NAME) == service.name
+            )
+            for one in await service_probes(api, title, client, has_pods, now, result.remarks):
+                found.setdefault((title, one.address), one)
         address = urlsplit(client.url) if client.url else None
         if address is None or not address.hostname or address.scheme != "https":
             continue

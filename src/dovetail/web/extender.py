@@ -82,7 +82,7 @@ class ExtenderRoutes:
     async def _preempt(self, asked: WebRequest) -> WebAnswer:
         with self._extender.counts.request(Verb.PREEMPT) as counted:
             try:
-                found = self._extender.preempt(preempt_args(asked.body))
+                found = await self._extender.preempt(preempt_args(asked.body))
             except (WrongRequest, NotNow) as error:
                 is_wrong = isinstance(error, WrongRequest)
                 counted.outcome = AnswerOutcome.UNREADABLE if is_wrong else AnswerOutcome.ERROR

@@ -287,11 +287,11 @@ async def test_preempt_adds_the_victims_that_the_cards_need() -> None:
         for name, priority in (("urgent", 9), ("equal", 1)):
             stage.pods(_with_priority(waiting(name), priority))
         urgent = PreemptArgs(read(_with_priority(waiting("urgent"), 9)), {"n": NodeVictims(("uid-small",), 0)})
-        assert stage.extender.preempt(urgent) == {"n": NodeVictims(("uid-small", "uid-big"), 0)}
+        assert stage.extender.preempt_now(urgent) == {"n": NodeVictims(("uid-small", "uid-big"), 0)}
         enough = urgent._replace(victims={"n": NodeVictims(("uid-big",), 0)})
-        assert stage.extender.preempt(enough) == enough.victims
+        assert stage.extender.preempt_now(enough) == enough.victims
         equal = PreemptArgs(read(_with_priority(waiting("equal"), 1)), {"n": NodeVictims(("uid-small",), 0)})
-        assert stage.extender.preempt(equal) == {}  # nothing more may be stopped: the node is left out
+        assert stage.extender.preempt_now(equal) == {}  # nothing more may be stopped: the node is left out
 
 
 async def test_with_preemption_filter_stops_pods_for_cards_and_reserves_them_when_they_are_free() -> None:

@@ -101,21 +101,25 @@ class Extender:
     async def filter(self, args: FilterArgs) -> FilterResult:
         """Choose one of the offered nodes and reserve it; or say why none of them is for the pod.
 
-        kube-scheduler's watch may be ahead of ours, so the pod's report is waited for. The pod in the request is not
-        believed: a client that sends a false one could free the cards of a running pod.
+        The pod in the request is not believed: a client that sends a false one could free the cards of a running pod.
         """
-        driver, loop = self._service.driver, asyncio.get_running_loop()
-        until = loop.time() + WATCH_SECONDS
-        while driver is not None and self._is_unreported(driver, args) and loop.time() < until:
-            await asyncio.sleep(REPORT_POLL_SECONDS)
+        if args.names is not None:
+            await self._until_reported(args.pod)
         return self.filter_now(args)
 
-    def _is_unreported(self, driver: Driver, args: FilterArgs) -> bool:
-        served = args.pod.spec.scheduler_name in self._service.options.profiles
-        if not (self._service.ready and args.names is not None and served):
+    async def _until_reported(self, pod: objects.Pod) -> None:
+        """Wait for the pod's report for a while: kube-scheduler's watch may be ahead of ours."""
+        driver, loop = self._service.driver, asyncio.get_running_loop()
+        until = loop.time() + WATCH_SECONDS
+        while driver is not None and self._is_unreported(driver, pod) and loop.time() < until:
+            await asyncio.sleep(REPORT_POLL_SECONDS)
+
+    def _is_unreported(self, driver: Driver, pod: objects.Pod) -> bool:
+        served = pod.spec.scheduler_name in self._service.options.profiles
+        if not (self._service.ready and served):
             return False
-        is_known = args.pod.metadata.uid in driver.mirror.pods
-        return not is_known and not _leaves_all_to_kube_scheduler(driver.mirror.read(args.pod))
+        is_known = pod.metadata.uid in driver.mirror.pods
+        return not is_known and not _leaves_all_to_kube_scheduler(driver.mirror.read(pod))
 
     def filter_now(self, args: FilterArgs) -> FilterResult:
         """As `filter`, with the pods that are known now."""
@@ -204,8 +208,17 @@ class Extender:
         except (NotNow, Ended) as why:
             return str(why)
 
-    def preempt(self, args: PreemptArgs) -> dict[str, NodeVictims]:
-        """The nodes on which the pod has its cards once victims have ended, and these victims."""
+    async def preempt(self, args: PreemptArgs) -> dict[str, NodeVictims]:
+        """The nodes on which the pod has its cards once victims have ended, and these victims.
+
+        For a pod that lacks CPU everywhere this is kube-scheduler's first call, so its report is waited for: after an
+        error kube-scheduler would not try the pod again for minutes. Raises NotNow or WrongRequest.
+        """
+        await self._until_reported(args.pod)
+        return self.preempt_now(args)
+
+    def preempt_now(self, args: PreemptArgs) -> dict[str, NodeVictims]:
+        """As `preempt`, with the pods that are known now."""
         driver, desk, _, _ = self._working()
         known = self._waiting(driver, desk, args.pod)
         if not known.pod.wants_devices:

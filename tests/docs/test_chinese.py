@@ -25,6 +25,8 @@ PAGES: dict[str, dict[str, str]] = {  # page -> English heading -> Chinese headi
         "1. Look": "1. 先看差异",
         "2. Side by side": "2. 并行运行",
         "3. Switch the name": "3. 接管调度器名",
+        "The webhook": "Webhook",
+        "Behind kube-scheduler": "接在 kube-scheduler 后面",
         "4. Verify": "4. 核对",
         "5. Clean up": "5. 清理",
         "The way back": "回退",

@@ -14,9 +14,12 @@ from click.testing import CliRunner
 
 from dovetail.cli.main import cli
 from tests.live.dovetail_process import scheduling
+from tests.live.extending import extending
 from tests.live.faults import Witness
 from tests.live.hami_scheduler import ALLOCATED, LOCK, NAME, NODE, PHASE, TO_ALLOCATE, HamiScheduler
-from tools.controlplane.client import Client, Object
+from tests.live.test_webhook import Served
+from tools.controlplane import webhook
+from tools.controlplane.client import ApiError, Client, Object
 from tools.controlplane.kubelet import Kubelet
 from tools.controlplane.objects import HANDSHAKE, condition, gpu_limits, node, pod
 from tools.controlplane.plane import ControlPlane
@@ -134,9 +137,80 @@ def test_every_step_of_the_page(
     assert witness.wrong == []
 
 
+def test_the_webhook_and_its_way_back(
+    plane: ControlPlane, api: Client, kubelet: Kubelet, hami_cluster: HamiScheduler, tmp_path: Path
+) -> None:
+    """Pods without a scheduler name get HAMi's from Dovetail's webhook, so that they are HAMi's again afterwards."""
+    hami, old = hami_cluster, cards_of(api)
+    served = Served(plane, tmp_path)
+    with scheduling(plane, *served.options, "--scheduler-name", NAME, "--scheduler-name", "dovetail"):
+        api.create(webhook.configuration([served.port], served.authority.cert_pem.bytes()))
+
+        def is_named() -> bool:
+            try:
+                made = api.create(unnamed("probe", gpu_limits(1)), dryRun="All")
+            except ApiError:
+                return False
+            return bool(made["spec"]["schedulerName"] == NAME)
+
+        api.wait_until(is_named, "the API server asks the webhook", 60)
+        api.create(unnamed("new-0", gpu_limits(1, memory=9000, cores=20)))
+        until_runs(api, "new-0")
+        assert cards_of(api)["new-0"] == ("h", "GPU-h-1,NVIDIA,9000,20:;")  # 9,000 MiB are free on no other card
+
+    # The way back in the wrong order: Dovetail is away, its configuration is there, and GPU pods are refused.
+    with pytest.raises(ApiError):
+        api.create(unnamed("refused", gpu_limits(1)))
+    kept = plane.kubectl("get", "mutatingwebhookconfiguration", webhook.NAME, "-o", "yaml")
+    plane.kubectl("delete", "mutatingwebhookconfiguration", webhook.NAME)
+    # With HAMi's webhook in its place pods are named for it; the stand-in of HAMi has none, so the test names the pod.
+    api.create(pod("back-0", gpu_limits(1, memory=9000, cores=20), scheduler=NAME))
+    with pytest.raises(LookupError):
+        hami.place("back-0")  # HAMi counts new-0
+    api.create(pod("back-1", gpu_limits(1, memory=6360, cores=20), scheduler=NAME))
+    assert hami.place("back-1") in ("GPU-d-0", "GPU-d-1", "GPU-h-1")
+    now = cards_of(api)
+    assert {name: now[name] for name in old} == old
+    plane.kubectl("create", "-f", "-", stdin=kept)  # a configuration that was kept in a file can be created again
+
+
+def test_behind_kube_scheduler_and_back(
+    plane: ControlPlane, api: Client, kubelet: Kubelet, hami_cluster: HamiScheduler
+) -> None:
+    """HAMi's kube-scheduler asks Dovetail in HAMi's place; afterwards HAMi reads what Dovetail wrote."""
+    hami, old = hami_cluster, cards_of(api)
+    with extending(plane):
+        api.create(pod("new-0", gpu_limits(1, memory=9000, cores=20), scheduler=NAME))
+        until_runs(api, "new-0")
+        now = cards_of(api)
+        assert now["new-0"] == ("h", "GPU-h-1,NVIDIA,9000,20:;")
+        assert {name: now[name] for name in old} == old
+    notes = api.get("Pod", "new-0")["metadata"]["annotations"]
+    assert (notes[NODE], notes[PHASE], notes[TO_ALLOCATE]) == ("h", "success", ";")
+    api.wait_until(lambda: LOCK not in api.get("Node", "h")["metadata"]["annotations"], "the lock is released", 30)
+    assert hami.used("GPU-h-1") == {"pods": 1, "memory": 9000, "cores": 20}
+    api.create(pod("back-0", gpu_limits(1, memory=9000, cores=20), scheduler=NAME))
+    with pytest.raises(LookupError):
+        hami.place("back-0")
+    api.create(pod("back-1", gpu_limits(1, memory=7000, cores=20), scheduler=NAME))
+    assert hami.place("back-1") == "GPU-d-0"
+    now = cards_of(api)
+    assert {name: now[name] for name in old} == old
+
+
+def unnamed(name: str, limits: Object) -> Object:
+    """A pod that names no scheduler, as HAMi's users write it."""
+    made = pod(name, limits)
+    del made["spec"]["schedulerName"]
+    return made
+
+
 def test_the_page_has_the_steps_of_the_test() -> None:
     """The options that the test uses are those of the page."""
     page = (Path(__file__).parents[2] / "docs" / "migrate-from-hami.md").read_text(encoding="utf-8")
     for words in ("dovetail doctor --from hami", f"--node-selector {POOL}=dovetail", f"--scheduler-name {NAME}"):
         assert words in page
     assert f"--node-label-selector={POOL}=hami" in page
+    assert f"--scheduler-name {NAME} --scheduler-name dovetail" in page  # the webhook's name is HAMi's
+    assert f"kubectl delete mutatingwebhookconfiguration {webhook.NAME}" in page
+    assert "http://dovetail-extender.kube-system.svc" in page

@@ -30,6 +30,8 @@ def test_a_demo_deployment_has_its_outcome_behind_kube_scheduler(
         nodes = {pod["spec"]["nodeName"] for pod in pods}
         assert (len(nodes), len(per_card), per_card) == OUTCOMES[letter], extender.words()
         assert faults(api) == []
+        assert extender.metric('dovetail_extender_requests_total{verb="bind",outcome="ok"}') >= 4
+        assert extender.metric("dovetail_extender_reservations_made_total") >= 4
 
 
 def test_a_replica_that_does_not_lead_says_so_at_once(plane: ControlPlane, api: Client) -> None:

@@ -117,6 +117,8 @@ def test_hamis_demo_without_a_scheduler_name_has_its_outcomes(
                 assert faults(api) == []
                 api.delete("Deployment", name, "default")
                 api.wait_until(lambda: not api.list("Pod"), "the pods are gone", 60)
+        assert dovetail.metric('dovetail_webhook_mutations_total{change="scheduler-name"}') >= 4 * len(DEMO)
+        assert dovetail.metric('dovetail_webhook_reviews_total{outcome="failed"}') == 0
 
 
 def test_the_guides_deployments_without_a_scheduler_name_are_placed_as_with_it(

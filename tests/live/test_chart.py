@@ -204,7 +204,7 @@ def test_monitoring_has_the_dashboards_as_they_are_and_labels_by_which_prometheu
         (dashboards,) = [item for item in made if item["metadata"]["name"] == "dovetail-dashboards"]
         assert dashboards["metadata"]["labels"]["grafana_dashboard"] == "1"  # by which Grafana's sidecar selects
         files = {path.name: path.read_text(encoding="utf-8") for path in (DEPLOY / "monitoring").glob("*.json")}
-        assert len(files) == 3
+        assert len(files) == 4
         assert dashboards["data"] == files
     labelled = [item["kind"] for item in templated if labels.items() <= item["metadata"]["labels"].items()]
     assert sorted(labelled) == ["PrometheusRule", "ServiceMonitor"]

@@ -70,6 +70,7 @@ def test_denials_are_counted_by_cause(document: Doc, hook: PodWebhook, cause: st
         ({GPU: 1, MEM: 3000}, {}, {"scheduler-name"}),
         ({GPU: 1}, {}, {"scheduler-name", "amounts"}),  # exclusive cores
         ({GPU: 1, MEM: "8Gi", CORES: 30}, {}, {"scheduler-name", "amounts"}),
+        ({MEM: "8Gi"}, {}, {"scheduler-name", "amounts"}),  # the unit and the default count: two operations
         ({GPU: 1, MEM: 3000, "nvidia.com/priority": 1}, {}, {"scheduler-name", "environment"}),
         ({GPU: 1, MEM: 3000}, {"runtime_class": "nvidia"}, {"scheduler-name", "runtime-class"}),
     ],

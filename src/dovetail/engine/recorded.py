@@ -210,15 +210,15 @@ class RecordedScheduler(Scheduler):
         if state.expected is not None:
             self.outlook.restore(state.expected)
         for group in state.waiting:
-            self._wait(group)
+            self.wait(group)
         self.claims.restore(state.times, state.spared)
 
     def _begin_again(self, state: EngineState) -> None:
         """Forget which searches have failed and which retries are due: all waiting groups are tried again."""
         at = state.at
         if not self.claims.plain:
-            self._note_time(at)
-        self._news.take()
+            self.note_time(at)
+        self.news.take()
         self.wake.forget()
         self.claims.begin_again(state.helpless)
         self.retries.begin_again()

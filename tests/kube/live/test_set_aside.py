@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dovetail.engine.attempts import Attempts
 from dovetail.engine.ledger.audit import contradictions
 from dovetail.engine.ledger.ledger import Ledger
 from dovetail.engine.ledger.node_rows import NodeRows
@@ -22,7 +23,6 @@ from dovetail.engine.ledger.requests import Requests
 from dovetail.engine.observe import Observed
 from dovetail.engine.rules.pod_counts import Neighbours
 from dovetail.engine.rules.pod_rules import Related
-from dovetail.engine.scheduler import Scheduler
 from dovetail.kube.api.typed import Ref, Unreadable
 from dovetail.kube.api.watch import Replaced
 from dovetail.kube.conversion.groups import GroupName
@@ -51,9 +51,9 @@ OF_PODS: dict[str, tuple[type, str, Callable[..., str]]] = {
     "booked": (Ledger, "adopt_one", lambda self, pod, *_: pod.name),
     "added": (Ledger, "_add", lambda self, pod, *_: pod.name),
     "counted": (Neighbours, "came", lambda self, pod, row: pod.name),
-    "effect": (Scheduler, "_effect", lambda self, pod, decision: pod.name),
-    "wait": (Scheduler, "_wait", lambda self, group: group.pods[0].name),
-    "try": (Scheduler, "_settle", lambda self, group, decisions: group.pods[0].name),
+    "effect": (Attempts, "_effect", lambda self, pod, decision: pod.name),
+    "wait": (Attempts, "wait", lambda self, group: group.pods[0].name),
+    "try": (Attempts, "_settle", lambda self, group, decisions: group.pods[0].name),
     "line": (Driver, "_line_up", lambda self, group: group.pods[0].name),
     "kernel": (HeldGroups, "waits_for_kernel", lambda self, group: group.pods[0].name),
     "bind": (Hands, "submit", lambda self, bind, *_: bind.pod.name),

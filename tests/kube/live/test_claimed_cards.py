@@ -129,8 +129,8 @@ class TestCluster:
         async with Stage() as stage:
             stage.pods(waiting("a"))
             stage.pods(says(waiting("a", version=2), "x", "hami.io/vgpu-devices-to-allocate"))
-            assert stage.mirror.claimed("uid-a") == ("hami.io/vgpu-devices-to-allocate",)
-            assert stage.mirror.claimed("nobody") == ()
+            assert stage.mirror.known.claimed("uid-a") == ("hami.io/vgpu-devices-to-allocate",)
+            assert stage.mirror.known.claimed("nobody") == ()
 
     @pytest.mark.parametrize("node_first", [True, False])
     @pytest.mark.parametrize("text", ["elsewhere,NVIDIA,1,1:;", "n/gpu-1,NVIDIA,1,1:;"])

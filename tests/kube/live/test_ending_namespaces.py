@@ -62,9 +62,9 @@ async def test_a_pod_that_waits_is_not_bound_after_its_namespace_began_to_end() 
         stage.pods(waiting("a", version=2), waiting("b"))
         await stage.settle()
         assert stage.hands.binds == []
-        assert not stage.mirror.waits("uid-a")
+        assert not stage.mirror.known.waits("uid-a")
         assert len(stage.scheduler.waiting) == 0
-        assert stage.mirror.has("ml/a")  # it is there, and is not scheduled
+        assert stage.mirror.known.has("ml/a")  # it is there, and is not scheduled
 
 
 async def test_pods_listed_at_start_are_left_alone_whichever_list_comes_first() -> None:
@@ -185,7 +185,7 @@ async def test_a_pod_that_was_not_bound_after_all_is_left_alone() -> None:
         stage.answer(Fate.GONE, bind)
         await stage.settle()
         assert stage.holders() == set()
-        assert not stage.mirror.waits("uid-a")
+        assert not stage.mirror.known.waits("uid-a")
         hear(stage, Deleted(Ref("", "ml", ""), None), Changed(namespace()))  # it is of the new namespace
         await stage.settle()
         assert [each.pod.name for each in stage.hands.binds] == ["a", "a"]

@@ -315,7 +315,7 @@ def from_scratch(stage: Stage) -> Scheduler:
     for node in mirror.nodes.values():
         fresh.handle(NodeChanged(0.0, node))
     for uid, bind in stage.driver.on_the_way.items():
-        if not mirror.holds(uid):
+        if not mirror.known.holds(uid):
             where = str(bind.decision.node)
             fresh.ledger.book_observed(bind.pod, where, bind.decision.shares, assumed=False, status=RESERVED)
     for known in mirror.pods.values():

@@ -123,6 +123,6 @@ async def test_while_a_nomination_is_written_the_reported_one_does_not_count() -
         later["status"] = {"nominatedNodeName": "n"}
         assert stage.mirror.hear_pods([Changed(msgspec.convert(later, objects.Pod))]) == []
         stage.mirror.is_being_nominated = lambda uid: False
-        stage.mirror.wrote("uid-high", "3", "", None, "n")
+        stage.mirror.known.wrote("uid-high", "3", "", None, "n")
         again = {**later, "metadata": {**later["metadata"], "resourceVersion": "4"}}
         assert stage.mirror.hear_pods([Changed(msgspec.convert(again, objects.Pod))]) == []  # as we wrote it

@@ -122,7 +122,7 @@ async def test_a_nomination_that_the_engine_gave_up_is_taken_back(written: bool)
         stage.pods(ranked(waiting("high"), 10))
         await stage.settle()
         if written:
-            stage.mirror.wrote("uid-high", "5", "", None, "n")  # the API server has it by now
+            stage.mirror.known.wrote("uid-high", "5", "", None, "n")  # the API server has it by now
         stage.hands.writes_nominations = not written
         stage.scheduler.nominated.forget("uid-high")
         stage.pods(ranked(waiting("other"), 0))  # anything that makes the loop turn

@@ -345,7 +345,7 @@ async def test_a_stamp_that_our_own_write_has_met_is_seen_as_well() -> None:
     """A condition is patched without a precondition: the answer's version may be the stamp's successor."""
     async with Stage() as stage:
         stage.pods(waiting("a"))
-        stage.mirror.wrote("uid-a", "5", "2.other", ("Unschedulable", "no room"))
+        stage.mirror.known.wrote("uid-a", "5", "2.other", ("Unschedulable", "no room"))
         stage.driver.judge_stamps()
         assert stage.mirror.pods["uid-a"].version == "5"
         assert stage.mirror.pods["uid-a"].doubt == 1
@@ -371,11 +371,11 @@ async def test_locks_of_other_schedulers_pods_are_known_to_be_somebodys() -> Non
     theirs = waiting("t")
     theirs["spec"]["schedulerName"] = "hami"
     stage.mirror.hear_pods([Changed(read(theirs)), Changed(read(waiting("ours")))])
-    assert stage.mirror.may_hold("ml/t", "n")
-    assert not stage.mirror.may_hold("ml/ours", "n")  # it waits, and nobody else will place it
-    assert not stage.mirror.may_hold("ml/nobody", "n")
+    assert stage.mirror.known.may_hold("ml/t", "n")
+    assert not stage.mirror.known.may_hold("ml/ours", "n")  # it waits, and nobody else will place it
+    assert not stage.mirror.known.may_hold("ml/nobody", "n")
     stage.mirror.hear_pods([Deleted(Ref("ml", "t", "uid-t"), None)])
-    assert not stage.mirror.may_hold("ml/t", "n")
+    assert not stage.mirror.known.may_hold("ml/t", "n")
 
 
 @pytest.mark.parametrize(
@@ -409,4 +409,4 @@ async def test_a_list_older_than_an_answer_does_not_free_a_card(rewound: bool) -
         stage.driver.hear_pods([Replaced([read(waiting("a", 3)), read(waiting("b", 4))], [], rewound)])
         await stage.settle()
         assert len(stage.hands.binds) == (2 if rewound else 1)
-        assert stage.mirror.holds("uid-a") is not rewound
+        assert stage.mirror.known.holds("uid-a") is not rewound

@@ -116,7 +116,8 @@ class _Live:
         self.reasons: dict[str, Reason] = {}
         self.waits: dict[str, Pod] = {}
         nobody = cast(Api, None)
-        locks = HamiLocks(nobody, exists=self.mirror.has, clears=self.mirror.may_hold, now=lambda: LATER, log=self.log)
+        known = self.mirror.known
+        locks = HamiLocks(nobody, exists=known.has, clears=known.may_hold, now=lambda: LATER, log=self.log)
         volumes = VolumeMirror()
         self.sources = Sources(nobody, self.driver, volumes, locks, SETTINGS.vendors, lambda: LATER, self.log)
         self.reflectors = {each.path: each for each in self.sources.reflectors}
@@ -174,7 +175,7 @@ class _Live:
 
     def _in_its_gang(self, uid: str) -> Pod | None:
         """A pod that waits, as it is offered to the engine."""
-        pods = self.mirror.gangs.group(self.mirror.pods[uid].pod).pods if self.mirror.waits(uid) else ()
+        pods = self.mirror.gangs.group(self.mirror.pods[uid].pod).pods if self.mirror.known.waits(uid) else ()
         return next((pod for pod in pods if pod.uid == uid), None)
 
     def _note_reasons(self) -> None:

@@ -55,7 +55,7 @@ class BindOutcomes:
             self._driver.counts.refused += 1
             self.give_up(pod)
             self._try_later(pod, outcome)
-        if not self._driver.mirror.waits(pod.uid):
+        if not self._driver.mirror.known.waits(pod.uid):
             self._driver.latencies.gone(pod.uid)
 
     def objection(self, bind: Bind, waited: bool) -> str:
@@ -87,9 +87,9 @@ class BindOutcomes:
 
         Exception: the watch has shown that the pod has a node. Then it holds its cards in fact, not as a reservation.
         """
-        if not self._driver.mirror.holds(pod.uid):
-            self._driver.mirror.forget(pod.uid)
-            gone = self._driver.rooms.refused(pod) if self._driver.mirror.waits(pod.uid) else [pod.uid]
+        if not self._driver.mirror.known.holds(pod.uid):
+            self._driver.mirror.known.forget(pod.uid)
+            gone = self._driver.rooms.refused(pod) if self._driver.mirror.known.waits(pod.uid) else [pod.uid]
             self._driver.happened((PodsGone(self._driver.now(), tuple(gone)),) if gone else ())
 
     def _changed(self, outcome: Outcome, source: objects.Pod) -> None:
@@ -126,7 +126,7 @@ class BindOutcomes:
         where, pause = outcome.bind.decision.node, refusals.pause
         text = f"{pod.key}: not bound to {where}, next try in {pause:.0f} s: {outcome.message}"
         self._driver.log(text, WARNING, pod=pod.key, uid=pod.uid, node=str(where), seconds=pause)
-        self._driver.mirror.rest(pod.uid)
+        self._driver.mirror.known.rest(pod.uid)
         self._tell_refused(pod, outcome, refusals)
         asyncio.get_running_loop().call_later(pause, self.again, pod)
 
@@ -135,7 +135,7 @@ class BindOutcomes:
 
         The Event is sent once for each distinct refusal, not for each retry.
         """
-        if not self._driver.mirror.waits(pod.uid):
+        if not self._driver.mirror.known.waits(pod.uid):
             return
         kind = "VolumesNotBound" if outcome.fate is Fate.VOLUMES else "BindingRefused"
         condition = ScheduledCondition(kind, cut(outcome.message))

@@ -162,8 +162,7 @@ class Driver:
 
         Any client that may patch pods can write an epoch, so it proves nothing.
         """
-        stamped, self.mirror.stamped = self.mirror.stamped, []
-        for known in (self.mirror.pods[uid] for uid in stamped if uid in self.mirror.pods):
+        for known in (self.mirror.pods[uid] for uid in self.mirror.known.take_stamped() if uid in self.mirror.pods):
             if may_outrank(known.stamp, self._epoch):
                 self._log(
                     f"{known.key}: stamped by {known.stamp}; looking at the lease", pod=known.key, uid=known.pod.uid
@@ -268,7 +267,7 @@ class Driver:
             self.on_the_way.pop(uid, None)
             self.rooms.forget((uid,))
             self._leave_line(uid)
-            if not self.mirror.waits(uid):
+            if not self.mirror.known.waits(uid):
                 if uid not in self.binder.under_way:  # else its outcome is to be recorded
                     self.latencies.gone(uid)
                 self._hush(uid)
@@ -347,7 +346,7 @@ class Driver:
     def _not_placed(self, group: Group) -> Group | None:
         """The group without pods that hold or keep a place, or pause after a refusal; None = no pod is left."""
         held, kept = self.scheduler.ledger.pods, self.rooms.kept
-        awake = [pod for pod in group.pods if not self.mirror.rests(pod.uid) and not self.rooms.stays(pod)]
+        awake = [pod for pod in group.pods if not self.mirror.known.rests(pod.uid) and not self.rooms.stays(pod)]
         pods = tuple(pod for pod in awake if pod.uid not in held or pod.uid in kept)
         self.rooms.forget(pod.uid for pod in pods)
         if len(pods) == len(group.pods):
@@ -388,13 +387,13 @@ class Driver:
                 assert_never(effect)
 
     def submit(self, bind: Bind) -> None:
-        self.binder.submit(bind, partial(self.mirror.claimed, bind.pod.uid))
+        self.binder.submit(bind, partial(self.mirror.known.claimed, bind.pod.uid))
 
     def _offer_later(self, pod: Pod, seconds: float) -> None:
         """Offer a waiting pod again after this time: its eviction may be granted then."""
         asyncio.get_running_loop().call_later(seconds, self._offer_now, pod.uid)
 
     def _offer_now(self, uid: str) -> None:
-        if self.mirror.waits(uid) and self.scheduler.waiting.name_of(uid):
+        if self.mirror.known.waits(uid) and self.scheduler.waiting.name_of(uid):
             group = self.mirror.gangs.group(self.mirror.pods[uid].pod)
             self.happened((GroupArrived(self._now(), group),))

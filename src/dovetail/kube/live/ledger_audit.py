@@ -158,7 +158,7 @@ class LedgerAudit:
         self.rebuilds += 1
         scheduler, mirror = self._driver.scheduler, self._mirror
         running = [known.running for known in mirror.pods.values() if known.running is not None]
-        reserved = [self._reserved(uid) for uid in self._driver.on_the_way if not mirror.holds(uid)]
+        reserved = [self._reserved(uid) for uid in self._driver.on_the_way if not mirror.known.holds(uid)]
         scheduler.rebuild(list(mirror.nodes.values()), running, reserved)
         scheduler.retry_all(self._driver.now())
         self._driver.happened(())

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from dovetail.kube.api.typed import is_older
 from dovetail.kube.api.watch import Changed, Deleted, Event, Replaced
 from dovetail.kube.conversion.gangs import Gangs
 from dovetail.kube.conversion.groups import Standing
@@ -20,6 +19,7 @@ from dovetail.kube.conversion.settling import SETTLE_SECONDS, Settling
 from dovetail.kube.live.gang_past import GangPast, ended_at
 from dovetail.kube.live.group_facts import GroupFactsMirror
 from dovetail.kube.live.known import Known, Stand, condition_of
+from dovetail.kube.live.known_pods import KnownPods
 from dovetail.kube.live.namespaces import Namespaces
 from dovetail.kube.live.node_mirror import NodeMirror
 from dovetail.kube.live.patience import is_refusal
@@ -48,22 +48,21 @@ class Mirror:
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
         self._reader, self._clock = reader, clock
-        self.pods: dict[str, Known] = {}  # by uid
+        self.namespaces, settling = Namespaces(), Settling(clock, settle_seconds)
+        self.known = KnownPods(settling, self.namespaces)
+        self.pods = self.known.by_uid  # changed only by way of `known`
         reader.pods = lambda: len(self.pods)
-        self._settling = Settling(clock, settle_seconds)
         self._priority_classes = PriorityClassMirror(reader.tolerances)
-        self._nodes = NodeMirror(reader, self._settling, clock, self._complain, self._set_aside)
+        self._nodes = NodeMirror(reader, settling, clock, self._complain, self._set_aside)
         self.nodes = self._nodes.nodes  # by name
         self.records_changed = 0  # how often another client changed the card record of a running pod
         self.is_being_bound: Callable[[str], bool] = lambda uid: False  # whether one of our Bindings is under way
         self.is_being_nominated: Callable[[str], bool] = lambda uid: False  # likewise: a nomination that we write
-        self.namespaces = Namespaces()
         self.topology = reader.topology  # levels of the configuration
         self.gangs = gangs or Gangs()
         self.pod_groups, self.past = PodGroupObjects(), GangPast()
         self._pod_groups = PodGroupMirror(self.gangs, self._set_aside, self._complain)
         self._group_facts = GroupFactsMirror(reader.group_facts)
-        self._uid_of: dict[str, str] = {}  # namespace/name -> uid, of all pods that are not finished
         self._listed = False  # True = pods that newly appear with a node were not bound by us
         self._finished_in: dict[str, str] = {}  # uid of a finished pod that exists -> its gang
         self.problems: list[Problem] = []  # not reported yet; the code that reports them empties the list
@@ -72,7 +71,6 @@ class Mirror:
         self.failures: list[objects.Pod] = []  # pods that kubelet refused; emptied likewise
         self.faults: list[Fault] = []  # objects that could not be read; emptied likewise
         self._minimums: dict[str, tuple[int, tuple[Role, ...]]] = {}  # gang -> its own and its roles', as last reported
-        self.stamped: list[str] = []  # uids of waiting pods with a new epoch annotation; emptied likewise
 
     def _complain(self, problems: Iterable[Problem]) -> None:
         self.problems += problems
@@ -86,7 +84,7 @@ class Mirror:
         happened: list[Happening] = []
         for event in batch:
             if isinstance(event, Changed):
-                if not self._is_past(event.object):
+                if not self.known.is_past(event.object):
                     happened += self._heard(event.object)
             elif isinstance(event, Deleted):
                 self.past.deleted(event.ref.uid, self._finished_in.pop(event.ref.uid, ""))
@@ -106,13 +104,9 @@ class Mirror:
         answer: the pod is gone or has finished.
         """
         meta = source.metadata
-        if self._uid_of.get(f"{meta.namespace}/{meta.name}") != meta.uid or self._is_past(source):
+        if self.known.uid_of.get(f"{meta.namespace}/{meta.name}") != meta.uid or self.known.is_past(source):
             return []
         return [*self._heard(source), *self._gathered()]
-
-    def _is_past(self, source: objects.Pod) -> bool:
-        known = self.pods.get(source.metadata.uid)
-        return known is not None and is_older(source.metadata.resource_version, known.version)
 
     def _heard(self, source: objects.Pod) -> Iterator[Happening]:
         """As `_hear`; a pod that cannot be read fails alone."""
@@ -134,10 +128,10 @@ class Mirror:
             yield from self._deleted(key, uid)
         elif not source.spec.node_name:
             yield from self._pod_gone(uid)
-            self._uid_of[key] = uid
+            self.known.uid_of[key] = uid
         elif known is None or known.held is None:
             held = self._reader.bare(source, known.pod if known is not None else None)
-            self._note(uid, Known(key, Stand.HOLDS, version, held.running.pod, held))
+            self.known.note(uid, Known(key, Stand.HOLDS, version, held.running.pod, held))
             self.gangs.forget(uid)
             self.gangs.holds(held.running.pod)
             yield PodObserved(self._clock(), held.running)
@@ -146,7 +140,7 @@ class Mirror:
         """Events from one pod as it is now."""
         meta, spec = source.metadata, source.spec
         key = f"{meta.namespace}/{meta.name}"
-        before = self._uid_of.get(key)
+        before = self.known.uid_of.get(key)
         if before is not None and before != meta.uid:
             yield from self._deleted(key, before)
         if source.status.phase in TERMINAL:
@@ -160,45 +154,7 @@ class Mirror:
             yield from self._promised(key, source)
         else:
             yield from self._pod_gone(meta.uid)
-            self._uid_of[key] = meta.uid  # another scheduler's pod, but it exists
-
-    def forget(self, uid: str) -> None:
-        """Forget the pod after its placement failed: the next report of it counts as new."""
-        known = self.pods.get(uid)
-        if known is None or known.stand is not Stand.WAITS:
-            return
-        if self.namespaces.is_ending(known.pod.namespace):
-            known.stand = Stand.LEFT
-        else:
-            known.again = True
-
-    def rest(self, uid: str) -> None:
-        """As `forget`, for a pod that a timer will offer again.
-
-        Updates that only change its PodScheduled condition are ignored.
-        """
-        self.forget(uid)
-        if self.waits(uid):
-            self.pods[uid].rests = True
-
-    def wrote(
-        self, uid: str, version: str, stamp: str, condition: tuple[str, str] | None, node: str | None = None
-    ) -> None:
-        """Note the pod as our own write left it. Another scheduler may have written its epoch before that write.
-
-        `condition`, `node` (the nominated one): None = the write left it as it was.
-        """
-        known = self.pods.get(uid)
-        if known is not None and known.stand is Stand.WAITS and version:
-            known.version = version
-            known.condition = known.condition if condition is None else condition
-            known.node = known.node if node is None else node
-            self._note_stamp(uid, stamp)
-
-    def _note_stamp(self, uid: str, stamp: str) -> None:
-        if self.pods[uid].stamp != stamp:
-            self.pods[uid].stamp = stamp
-            self.stamped.append(uid)
+            self.known.uid_of[key] = meta.uid  # another scheduler's pod, but it exists
 
     def recall(self, pod: Pod) -> Group | None:
         """The group of a pod that was forgotten and not reported since; None = it was, or does not wait any more."""
@@ -208,35 +164,6 @@ class Mirror:
         known.again = known.rests = False
         return self.gangs.group(known.pod)
 
-    def waits(self, uid: str) -> bool:
-        known = self.pods.get(uid)
-        return known is not None and known.stand is Stand.WAITS
-
-    def rests(self, uid: str) -> bool:
-        known = self.pods.get(uid)
-        return known is not None and known.rests
-
-    def holds(self, uid: str) -> bool:
-        known = self.pods.get(uid)
-        return known is not None and known.stand is Stand.HOLDS
-
-    def claimed(self, uid: str) -> tuple[str, ...]:
-        """Annotations in which the pod already claims cards, although no scheduler has given it any."""
-        known = self.pods.get(uid)
-        return known.claimed if known is not None else ()
-
-    def has(self, key: str) -> bool:
-        """Whether an unfinished pod of this namespace/name exists, of any scheduler."""
-        return key in self._uid_of
-
-    def may_hold(self, key: str, node: str) -> bool:
-        """Whether a pod of this namespace/name is on the node, or may be put there by another scheduler."""
-        uid = self._uid_of.get(key)
-        known = self.pods.get(uid) if uid is not None else None
-        if known is None:
-            return uid is not None
-        return known.running.node == node if known.running is not None else known.stand is not Stand.WAITS
-
     def read(self, source: objects.Pod) -> Pod:
         return self._read(source).pod
 
@@ -245,13 +172,14 @@ class Mirror:
 
     def _all_pods(self, event: Replaced[objects.Pod]) -> Iterator[Happening]:
         there = {source.metadata.uid for source in event.items} | {each.ref.uid for each in event.unreadable}
-        for key, uid in [(key, uid) for key, uid in self._uid_of.items() if uid not in there]:
+        for key, uid in [(key, uid) for key, uid in self.known.uid_of.items() if uid not in there]:
             yield from self._deleted(key, uid)
         for uid in [uid for uid in self._finished_in if uid not in there]:
             self.past.deleted(uid, self._finished_in.pop(uid))
         seen = self.pods.keys() | self._finished_in.keys()
         for source in event.items:
-            if event.rewound or not self._is_past(source):  # the answer to one of our writes may be newer than the list
+            # The answer to one of our writes may be newer than the list.
+            if event.rewound or not self.known.is_past(source):
                 yield from self._heard(source)
         unseen = (one for one in event.items if one.status.phase == "Succeeded" and one.metadata.uid not in seen)
         ended = ((self._finished_in.get(one.metadata.uid, ""), ended_at(one.status)) for one in unseen)
@@ -270,7 +198,7 @@ class Mirror:
         if known is not None and not is_news and known.pod == reading.pod:
             known.version, known.condition, known.node = source.metadata.resource_version, condition_of(source), node
             known.claimed = self._reader.claimed(source)
-            self._note_stamp(uid, source.metadata.annotations.get(EPOCH, ""))
+            self.known.note_stamp(uid, source.metadata.annotations.get(EPOCH, ""))
             if node != before and not self.is_being_nominated(uid):  # else the engine knows better
                 yield PodNominated(self._clock(), reading.pod, node)
             return
@@ -286,10 +214,10 @@ class Mirror:
         known, claimed = self.pods.get(pod.uid), self._reader.claimed(source)
         version, node = source.metadata.resource_version, source.status.nominated_node_name
         self.namespaces.note_early(source)
-        self._note(pod.uid, Known(key, stand, version, pod, None, node, condition_of(source), claimed=claimed))
+        self.known.note(pod.uid, Known(key, stand, version, pod, None, node, condition_of(source), claimed=claimed))
         if known is not None:
             self.pods[pod.uid].stamp, self.pods[pod.uid].doubt = known.stamp, known.doubt
-        self._note_stamp(pod.uid, source.metadata.annotations.get(EPOCH, ""))
+        self.known.note_stamp(pod.uid, source.metadata.annotations.get(EPOCH, ""))
 
     def _offer(self, pod: Pod, node: str, before: str = "") -> Iterator[Happening]:
         """Offer a pod that waits from now on. `node`, `before`: its nominated node now and until now."""
@@ -325,7 +253,7 @@ class Mirror:
             return
         rank = source.spec.priority_class_name
         about = (key, Stand.HOLDS, version, held.running.pod, held)
-        self._note(uid, Known(*about, runs=runs, ends=ends, priority_class=rank))
+        self.known.note(uid, Known(*about, runs=runs, ends=ends, priority_class=rank))
         self.gangs.forget(uid)
         self.gangs.holds(held.running.pod)
         yield PodObserved(self._clock(), held.running)
@@ -345,11 +273,11 @@ class Mirror:
         known = self.pods.get(pod.uid)
         if known is not None and known.stand is Stand.PROMISED and (known.pod, known.node) == (pod, node):
             return
-        self._note(pod.uid, Known(key, Stand.PROMISED, source.metadata.resource_version, pod, node=node))
+        self.known.note(pod.uid, Known(key, Stand.PROMISED, source.metadata.resource_version, pod, node=node))
         yield PodNominated(self._clock(), pod, node)
 
     def _finished(self, key: str, source: objects.Pod) -> Iterator[Happening]:
-        if self.holds(source.metadata.uid) and self._reader.is_ours(source) and is_refusal(source.status):
+        if self.known.holds(source.metadata.uid) and self._reader.is_ours(source) and is_refusal(source.status):
             self.failures.append(source)
         succeeded = source.status.phase == "Succeeded"
         if gang := self._reader.gang_of(source):
@@ -361,31 +289,14 @@ class Mirror:
         if not succeeded and uid in self.pods and (gang := self.pods[uid].pod.group):
             self.past.lost(gang, self._clock())
         yield from self._pod_gone(uid)
-        if self._uid_of.get(key) == uid:
-            del self._uid_of[key]
+        if self.known.uid_of.get(key) == uid:
+            del self.known.uid_of[key]
 
     def _pod_gone(self, uid: str) -> Iterator[Happening]:
         """Events for a pod that holds nothing and needs no place any more, whether it still exists or not."""
         if uid in self.pods:
-            self._drop(uid)
+            self.gangs.gone(self.known.drop(uid).pod)
             yield PodGone(self._clock(), uid)
-
-    def _note(self, uid: str, known: Known) -> None:
-        before = self.pods.get(uid)
-        if before is not None and before.held is not None:
-            self._settling.pod_gone(before.held.running.node, before.held.recorded, before.held.proves)
-        if known.held is not None:
-            self._settling.pod_holds(known.held.running.node, known.held.recorded, known.held.proves)
-        self.pods[uid] = known
-        self._uid_of[known.key] = uid
-
-    def _drop(self, uid: str) -> None:
-        known = self.pods.pop(uid)
-        if known.held is not None:
-            self._settling.pod_gone(known.held.running.node, known.held.recorded, known.held.proves)
-        if self._uid_of.get(known.key) == uid:
-            del self._uid_of[known.key]
-        self.gangs.gone(known.pod)
 
     # ---- nodes, namespaces and PodGroups ------------------------------------------------------------------------
 
@@ -406,14 +317,14 @@ class Mirror:
         self.faults += [Fault("Namespace", name, error) for name, error in faults]
         happened: list[Happening] = [NamespaceChanged(self._clock(), name, labels) for name, labels in changed]
         for source in self.namespaces.take_passed_over():
-            if self.waits(source.metadata.uid) and not self._is_past(source):
+            if self.known.waits(source.metadata.uid) and not self.known.is_past(source):
                 happened += self._heard(source)
         for known in self._in(ending, Stand.WAITS):
             if self.is_being_bound(known.pod.uid):
                 continue  # its Binding may have succeeded while the watch of pods is behind: its cards stay booked
             happened += self._pod_gone(known.pod.uid)
             known.stand = Stand.LEFT
-            self._note(known.pod.uid, known)
+            self.known.note(known.pod.uid, known)
         # These pods belong to a new namespace of that name, if they still exist.
         for known in self._in(ended, Stand.LEFT):
             known.stand, known.again, known.rests = Stand.WAITS, False, False

@@ -38,10 +38,11 @@ class PodReports:
 
     def waiting(self, most: int) -> None:
         """Report why pods wait, unless the pod's condition says so already."""
+        mirror = self._driver.mirror
         for pod, found in self._driver.reasons.some(most):
             preempting = self._driver.preemptions.condition(pod)  # its event was sent when that began
             condition = preempting or found
-            before = self._driver.mirror.pods[pod.uid].condition if self._driver.mirror.waits(pod.uid) else condition
+            before = mirror.pods[pod.uid].condition if mirror.known.waits(pod.uid) else condition
             if before != condition:
                 self._driver.teller.waits(pod, condition)
                 if preempting is None and not same_but_numbers(before, condition):
@@ -57,7 +58,8 @@ class PodReports:
     def waits_for_lock(self, bind: Bind, text: str) -> None:
         """Report in the pod's condition that its bind waits for another program's lock, with a reason of our own."""
         condition = ScheduledCondition("NodeLocked", cut(text))
-        if self._driver.mirror.waits(bind.pod.uid) and self._driver.mirror.pods[bind.pod.uid].condition != condition:
+        mirror, uid = self._driver.mirror, bind.pod.uid
+        if mirror.known.waits(uid) and mirror.pods[uid].condition != condition:
             self._driver.teller.waits(bind.pod, condition)
             self._driver.teller.note(Note(bind.pod, "NodeLocked", text, warning=True, action="Binding"))
 

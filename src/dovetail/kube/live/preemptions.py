@@ -124,7 +124,7 @@ class Preemptions:
         promised = self._scheduler.nominated.promised
         for uid in [uid for uid in self._nominated if uid not in promised]:
             pod = self._nominated.pop(uid)
-            if not self._mirror.waits(uid) or uid in self._scheduler.ledger.pods:
+            if not self._mirror.known.waits(uid) or uid in self._scheduler.ledger.pods:
                 continue  # it has a place: the Binding ends the nomination
             if self._mirror.pods[uid].node or self._teller().is_nominating(uid):
                 self._teller().nominate(pod, "")
@@ -196,11 +196,11 @@ class Preemptions:
         known, ledger = self._mirror.pods.get(uid), self._scheduler.ledger
         if known is None or known.pod.leaving:
             return False
-        return self._mirror.holds(uid) or (uid in ledger.pods and not ledger.is_reserved(uid))
+        return self._mirror.known.holds(uid) or (uid in ledger.pods and not ledger.is_reserved(uid))
 
     def wanted(self, effect: Evict) -> bool:
         """Whether a pod still waits for the place; evictions by a round are wanted in any case."""
-        return not effect.by or any(self._mirror.waits(uid) for uid in self._waiting(effect))
+        return not effect.by or any(self._mirror.known.waits(uid) for uid in self._waiting(effect))
 
     def is_broken(self, gang: str, stopped: Collection[str]) -> bool:
         """Whether the gang, or one of its roles, has too few members without these."""

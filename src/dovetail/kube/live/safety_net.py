@@ -58,4 +58,4 @@ class SafetyNet:
         """Whether nothing will offer the pod again: it is in no queue, has no place, no write and no retry timer."""
         placed = uid in self._driver.scheduler.ledger.pods or uid in self._driver.binder.under_way
         waits = self._driver.scheduler.waiting.name_of(uid) or self._driver.arrivals.name_of(uid)
-        return not (placed or waits or self._driver.mirror.rests(uid))
+        return not (placed or waits or self._driver.mirror.known.rests(uid))

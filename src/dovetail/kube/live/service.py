@@ -282,8 +282,8 @@ class LiveScheduler:
         vendors = next(iter(self._options.profiles.values())).vendors
         locks = HamiLocks(
             self._api,
-            exists=self.mirror.has,
-            clears=self.mirror.may_hold,
+            exists=self.mirror.known.has,
+            clears=self.mirror.known.may_hold,
             may_write=self.election.is_sure,
             waits=driver.reports.waits_for_lock,
             now=self._now,
@@ -389,7 +389,7 @@ class LiveScheduler:
     def _condition_written(
         self, driver: Driver, uid: str, answer: Json, condition: ScheduledCondition | None, node: str | None
     ) -> None:
-        self.mirror.wrote(uid, version_of(answer), stamp_of(answer), condition, node)
+        self.mirror.known.wrote(uid, version_of(answer), stamp_of(answer), condition, node)
         driver.judge_stamps()
 
     async def _bind_volumes(self, bind: Bind) -> str:

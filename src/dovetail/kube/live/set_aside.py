@@ -115,7 +115,7 @@ class SetAside:
         record = self._note("PodGroup" if in_gang else "Pod", group.title, error)
         for pod in group.pods:
             self._driver.on_the_way.pop(pod.uid, None)
-            self._mirror.rest(pod.uid)
+            self._mirror.known.rest(pod.uid)
             known = self._mirror.pods.get(pod.uid)
             self._tell(pod, record, known.condition if known is not None else ("", ""))
             self._later(record, pod.uid, partial(self._again, pod))

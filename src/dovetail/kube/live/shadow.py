@@ -79,7 +79,7 @@ class ShadowDriver(Driver):
         """Try groups without a place, the oldest tries first."""
         for name in list(self._unplaced)[:TRIED_AGAIN]:
             group, placed = self._unplaced.pop(name, (None, 0))
-            if group is not None and any(self.mirror.waits(pod.uid) for pod in group.pods):
+            if group is not None and any(self.mirror.known.waits(pod.uid) for pod in group.pods):
                 self._try(group, placed)
             await asyncio.sleep(0)
 

@@ -20,4 +20,4 @@ class VolumeTruth:
         return node.labels if node is not None else None
 
     def has_pod(self, uid: str) -> bool:
-        return self._mirror.waits(uid) or self._mirror.holds(uid)
+        return self._mirror.known.waits(uid) or self._mirror.known.holds(uid)

@@ -12,11 +12,12 @@ import os
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from dovetail.files import read_input
+from dovetail.kube.api.tasks import beside
 from dovetail.kube.log import INFO, WARNING, Log
 
 POLL_SECONDS = 1.0  # between two looks at the files
@@ -118,13 +119,8 @@ class CertificateFiles(Certificate):
 
     @asynccontextmanager
     async def kept_fresh(self, log: Log) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._poll(log))
-        try:
+        async with beside(self._poll(log)):
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
     async def _poll(self, log: Log) -> None:
         while True:

@@ -32,6 +32,7 @@ from dovetail.kube.admission.own_authority import (
 )
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError, Conflict, NotFound
+from dovetail.kube.api.tasks import beside
 from dovetail.kube.log import WARNING, Log
 from dovetail.web.certificates import BadCertificate, Certificate, CertificatePair
 
@@ -66,13 +67,8 @@ class OwnCertificate(Certificate):
 
     @asynccontextmanager
     async def kept_fresh(self, log: Log) -> AsyncIterator[None]:
-        task = asyncio.create_task(self._keep())
-        try:
+        async with beside(self._keep()):
             yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
 
     async def _keep(self) -> None:
         while True:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from dovetail.kube.api.tasks import end_tasks
+import pytest
+
+from dovetail.kube.api.tasks import beside, end_tasks
 
 
 async def test_a_task_that_misses_a_cancellation_is_cancelled_again() -> None:
@@ -38,3 +40,29 @@ async def test_a_task_that_came_meanwhile_ends_too() -> None:
     await asyncio.sleep(0)
     await asyncio.wait_for(end_tasks(lambda: tasks), 30)
     assert (len(tasks), all(task.done() for task in tasks)) == (2, True)
+
+
+async def test_work_beside_a_block_ends_with_the_block_although_it_misses_a_cancellation() -> None:
+    missed = 0
+
+    async def deaf() -> None:
+        nonlocal missed
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            missed += 1
+        await asyncio.sleep(3600)
+
+    async with asyncio.timeout(30) as patience:
+        async with beside(deaf()):
+            await asyncio.sleep(0)
+    assert (missed, patience.expired()) == (1, False)
+
+
+async def test_work_that_failed_beside_a_block_is_told_at_its_end() -> None:
+    async def broken() -> None:
+        raise RuntimeError("broken on purpose")
+
+    with pytest.raises(RuntimeError, match="on purpose"):
+        async with beside(broken()):
+            await asyncio.sleep(0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 CANCEL_AGAIN_SECONDS = 1.0  # between two cancellations of a task that goes on
@@ -19,3 +20,15 @@ async def end_tasks(tasks: Callable[[], Iterable[asyncio.Task[Any]]]) -> None:
         for task in left:
             task.cancel()
         await asyncio.wait(left, timeout=CANCEL_AGAIN_SECONDS)
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run `work` while the block runs, then end it. If it has failed, the end of the block raises its exception."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        await end_tasks(lambda: (task,))
+        if not task.cancelled():
+            task.result()

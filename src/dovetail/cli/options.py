@@ -110,7 +110,7 @@ def log_options(levels: str = "The least important messages that are printed.") 
     )
 
 
-def _filename_option(text: str) -> Option:
+def filename_option(text: str) -> Option:
     return click.option(
         "-f",
         "--filename",
@@ -183,7 +183,7 @@ _scheduler_name_option = click.option(
 )
 
 cluster_options = together(  # of a command that reads a cluster and prints a result
-    _filename_option(
+    filename_option(
         "Manifests, YAML or JSON, or a snapshot: a file, a folder, or - for stdin. Repeat it; the order does not"
         " matter."
     ),
@@ -249,7 +249,7 @@ live_options = together(  # of a command that reads files, a live cluster, or bo
 )
 
 board_options = together(  # of a command that shows the state of a cluster
-    _filename_option("Read a snapshot or manifests instead of a cluster: a file, a folder, or - for stdin. Repeat it."),
+    filename_option("Read a snapshot or manifests instead of a cluster: a file, a folder, or - for stdin. Repeat it."),
     connection_options,
     click.option("-n", "--namespace", metavar="NAME", help="A namespace other than that of your context."),
     click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces."),

@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from dovetail.cli.errors import Refused
-from dovetail.cli.options import ClusterOptions, color_option, connection_options, seal_key_option
+from dovetail.cli.options import ClusterOptions, color_option, connection_options, filename_option, seal_key_option
 from dovetail.cli.output.progress import told_progress
 from dovetail.cli.output.terminal import echo, echo_styled, say
 
@@ -30,14 +30,8 @@ def _complete_check(_context: click.Context, _parameter: click.Parameter, incomp
 
 
 @click.command(short_help="Find what is wrong on a cluster, and say what to do.")
-@click.option(
-    "-f",
-    "--filename",
-    "filenames",
-    multiple=True,
-    metavar="FILE",
-    type=click.Path(exists=False, allow_dash=True),
-    help="Read nodes and pods from manifests instead of a cluster: a file, a folder, or - for stdin. Repeat it.",
+@filename_option(
+    "Read nodes and pods from manifests instead of a cluster: a file, a folder, or - for stdin. Repeat it.",
 )
 @connection_options
 @click.option(

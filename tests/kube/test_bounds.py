@@ -15,6 +15,7 @@ from dovetail.kube.conversion.cluster import ClusterInput
 from dovetail.kube.objects import bounds
 from dovetail.kube.objects.bounds import BOUNDS, Bound
 from dovetail.model.reason import Reason
+from dovetail.model.volumes import AttachLimits
 from tests.kube.manifests import (
     ALLOCATED,
     GPU,
@@ -29,6 +30,7 @@ from tests.kube.manifests import (
     pod,
     pods_of,
     read,
+    workload,
 )
 
 DOCS = Path(__file__).parents[2] / "docs" / "limits.md"
@@ -175,6 +177,7 @@ QUEUES: dict[str, tuple[Callable[[int], Object | tuple[Object, ...]], Callable[[
 }
 OF_PODS_WHICH_RUN = ("shares", "queue-name")
 BY_AMOUNT = ("amount", "card-number", "policy-chain", "claim-selector")
+OF_OTHER_OBJECTS = ("object-selector", "budgets", "volume-drivers")
 OF_GANGS = (  # test_gang_bounds.py
     *("gang-roles", "gang-name", "gang-statements", "label-name", "topology-spreads", "topology-levels"),
     *("hyper-nodes", "hyper-node-members"),
@@ -191,7 +194,9 @@ def objects(made: Object | tuple[Object, ...]) -> tuple[Object, ...]:
 
 
 def test_every_row_of_the_table_is_walked() -> None:
-    assert {*PODS, *NODES, *QUEUES, *OF_PODS_WHICH_RUN, *BY_AMOUNT, *OF_GANGS} == {row.name for row in BOUNDS}
+    assert {*PODS, *NODES, *QUEUES, *OF_PODS_WHICH_RUN, *BY_AMOUNT, *OF_OTHER_OBJECTS, *OF_GANGS} == {
+        row.name for row in BOUNDS
+    }
     assert len({row.name for row in BOUNDS}) == len(BOUNDS)
 
 
@@ -331,6 +336,59 @@ def test_selectors_of_claims(values: int, right: bool) -> None:
     assert errors == (
         [] if right else [f"{bounds.CLAIM_SELECTOR.exceeded(1_025)}; the PersistentVolumeClaim is left out"]
     )
+
+
+def budget(name: str, *values: str) -> Object:
+    rows = [{"key": "app", "operator": "NotIn", "values": list(values)}]
+    return other("PodDisruptionBudget", "policy/v1", name, spec={"selector": {"matchExpressions": rows}})
+
+
+@pytest.mark.parametrize(("values", "right"), [(254, True), (255, True), (256, False)])
+def test_selectors_of_objects(values: int, right: bool) -> None:
+    """The key counts as well: 1 + 255 = 256. A Service has labels only, at most as many as the pods that it selects."""
+    names = [f"v{n}" for n in range(values)]
+    given = read(budget("b", *names))
+    assert len(given.budgets) == right
+    errors = [problem.message for problem in given.problems if problem.severity == "error"]
+    assert errors == ([] if right else [f"{bounds.OBJECT_SELECTOR.exceeded(257)}; the budget is ignored"])
+    rows = [{"key": "app", "operator": "NotIn", "values": names}]
+    owner = workload("ReplicaSet", "web", selector={"matchExpressions": rows})
+    assert len(read(owner).selecting) == right
+
+
+@pytest.mark.parametrize(("count", "left"), [(499, 499), (500, 500), (501, 500), (1_000, 500)])
+def test_budgets_of_one_namespace(count: int, left: int) -> None:
+    """Each is held against each pod that could be stopped. With 20,000, one row of nodes took 0.2 s for each pod."""
+    elsewhere = budget("b", "y")
+    elsewhere["metadata"]["namespace"] = "elsewhere"
+    given = read(elsewhere, *(budget(f"b{n:05}", "y") for n in range(count)))
+    assert [sum(one.namespace == name for one in given.budgets) for name in ("default", "elsewhere")] == [left, 1]
+    errors = [problem.message for problem in given.problems if problem.severity == "error"]
+    assert len(errors) == count - left
+    assert not errors or errors[0] == f"{bounds.BUDGETS.exceeded(501)}; this one is left out"
+
+
+def csi_node(*drivers: Object) -> Object:
+    return other("CSINode", "storage.k8s.io/v1", "n", spec={"drivers": list(drivers)})
+
+
+@pytest.mark.parametrize(("count", "right"), [(255, True), (256, True), (257, False)])
+def test_volume_drivers_of_a_node(count: int, right: bool) -> None:
+    given = read(csi_node(*({"name": f"d{n}", "allocatable": {"count": 1}} for n in range(count))))
+    assert len(given.volumes) == right
+    errors = [problem.message for problem in given.problems if problem.severity == "error"]
+    assert errors == ([] if right else [f"{bounds.VOLUME_DRIVERS.exceeded(257)}; the CSINode is left out"])
+
+
+@pytest.mark.parametrize(
+    ("count", "right"), [(0, True), (2**31 - 1, True), (-1, False), (2**31, False), (2**63, False)]
+)
+def test_attach_limits(count: int, right: bool) -> None:
+    """The API's type is int32. In a file, 2^63 ended `plan` with an OverflowError."""
+    given = read(csi_node({"name": "d"}, {"name": "e", "allocatable": {"count": count}}))
+    assert [fact.most for fact in given.volumes if isinstance(fact, AttachLimits)] == ([{"e": count}] if right else [])
+    wrong = [problem.field for problem in given.problems if problem.severity == "error"]
+    assert wrong == ([] if right else ["spec.drivers[1].allocatable.count"])
 
 
 def test_the_page_for_users_has_the_same_table() -> None:

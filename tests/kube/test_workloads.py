@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
+
+import pytest
 
 from dovetail.kube.conversion.cluster import load
 from dovetail.kube.conversion.owners import NEWEST_CREATION
 from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.files import decode
 from dovetail.kube.files.documents import parse
 from dovetail.kube.objects.problems import Problems
 from tests.kube.manifests import GPU, Object, container, node, pod, pods_of, read, said, workload
@@ -166,6 +171,21 @@ def test_generated_names_do_not_collide() -> None:
 
     assert names(unnamed(), unnamed()) == ["run-1", "run-2"]
     assert names(unnamed(), pod("run-1"), unnamed()) == ["run-1", "run-2", "run-3"]
+
+
+def test_many_generated_names_are_numbered_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each name was looked for from number 1 on: 6,000 pods took 30 s, and twice as many four times as long."""
+    tried: list[int] = []
+
+    def counted(start: int) -> Iterator[int]:
+        for number in count(start):
+            tried.append(number)
+            yield number
+
+    monkeypatch.setattr(decode, "count", counted)
+    unnamed = {**pod("p"), "metadata": {"generateName": "run-"}}
+    assert len(names(*[unnamed] * 200, pod("run-7"))) == 201
+    assert len(tried) == 201  # 1 to 201 without 7, which is tried as well
 
 
 def test_generated_names_are_unique_over_files_in_any_order() -> None:

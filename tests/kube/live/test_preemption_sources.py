@@ -10,6 +10,7 @@ from dovetail.kube.api.watch import Changed, Deleted, NotServed, Replaced
 from dovetail.kube.conversion.preemption import MINIMUM_PRIORITY
 from dovetail.kube.live.budget_mirror import BudgetMirror
 from dovetail.kube.objects import core as objects
+from dovetail.kube.objects.bounds import BUDGETS
 from dovetail.kube.objects.budgets import PodDisruptionBudget
 from dovetail.model.events import GangChanged, PodObserved
 from dovetail.model.pod import Tolerance
@@ -45,6 +46,20 @@ async def test_a_budget_that_cannot_be_read_keeps_its_form() -> None:
     wrong = [{"key": "app", "operator": "Near", "values": ["x"]}]
     assert mirror.hear([Changed(budget(1, matchExpressions=wrong))]) == []
     assert [fault.name for fault in mirror.faults] == ["ml/web"]
+
+
+async def test_a_namespace_with_more_budgets_than_are_read() -> None:
+    """One is left out, and said once, however often others come; when one goes there is room again."""
+
+    def named(number: int) -> PodDisruptionBudget:
+        return msgspec.structs.replace(budget(1), metadata=objects.Meta(name=f"b{number}", namespace="ml"))
+
+    mirror = BudgetMirror(lambda: 7.0)
+    assert len(mirror.hear([Changed(named(number)) for number in range(BUDGETS.most)])) == BUDGETS.most == 500
+    assert mirror.hear([Changed(named(number)) for number in range(500, 600)]) == []
+    assert [fault.name for fault in mirror.faults] == ["ml/b500"]
+    assert len(mirror.hear([Deleted(Ref("ml", "b7", "u"), None), Changed(named(501))])) == 2
+    assert mirror.hear([Deleted(Ref("ml", "b500", "u"), None)]) == []  # it was left out
 
 
 async def _running(stage: Stage, rank: str) -> Object:

@@ -29,14 +29,15 @@ class Budgets:
 
         A pod that a budget has counted as stopped uses nothing. Pods without labels are in no budget.
         """
-        left = {(b.namespace, b.name): b.allowed for own in self._of.values() for b in own.values()}
+        left: dict[tuple[str, str], int] = {}  # of the budgets that select one of these pods
         broken = set()
         for pod in pods:
             for budget in self._of.get(pod.namespace, {}).values() if pod.labels else ():
                 selects = budget.selector.labels or budget.selector.expressions
                 if not selects or not budget.selector.matches(pod.labels) or pod.name in budget.disrupted:
                     continue
-                left[budget.namespace, budget.name] -= 1
-                if left[budget.namespace, budget.name] < 0:
+                key = (budget.namespace, budget.name)
+                left[key] = left.get(key, budget.allowed) - 1
+                if left[key] < 0:
                     broken.add(pod.uid)
         return frozenset(broken)

@@ -31,7 +31,7 @@ class VolumeLimits:
     ) -> None:
         self._places, self._attached_by, self._volumes = places, attached_by, volumes
         self._limits: dict[str, AttachLimits] = {}  # node -> limits
-        self._most: dict[str, Ints] | None = None  # driver -> by row; None = must be built again
+        self._most: dict[str, Ints | None] = {}  # driver that was asked about -> by row; None = no node limits it
         self._attachments: dict[str, dict[str, Attachment]] = {}  # node -> name -> attachment
         self._at: dict[str, str] = {}  # attachment -> node
         self._claims: dict[int, Counter[str]] = {}  # row -> claim -> pods there
@@ -48,14 +48,14 @@ class VolumeLimits:
         """Store the limits. Returns whether the node can attach more volumes of some driver than before."""
         before = self._limits.get(limits.node)
         self._limits[limits.node] = limits
-        self._most = None
+        self._most.clear()
         return before is not None and any(
             driver not in limits.most or limits.most[driver] > most for driver, most in before.most.items()
         )
 
     def drop(self, node: str) -> bool:
         gone = self._limits.pop(node, None)
-        self._most = None
+        self._most.clear()
         return gone is not None and bool(gone.most)
 
     def attach(self, attachment: Attachment) -> None:
@@ -137,14 +137,17 @@ class VolumeLimits:
         return refused
 
     def _limit(self, driver: str) -> Ints | None:
-        """By row; None if no node limits the driver."""
-        if self._most is None:
-            self._most = {}
-            for limits in self._limits.values():
-                row = self._places.row_of.get(limits.node)
-                for name, most in limits.most.items() if row is not None else ():
-                    self._most.setdefault(name, np.full(self._size, NO_VOLUME_LIMIT))[row] = most
-        return self._most.get(driver)
+        """By row; None if no node limits the driver.
+
+        Built for drivers that a claim asks about: a node may name drivers that nobody else has.
+        """
+        if driver not in self._most:
+            rows = self._places.row_of
+            limits = [one for one in self._limits.values() if driver in one.most and one.node in rows]
+            most = np.full(self._size, NO_VOLUME_LIMIT)
+            most[[rows[one.node] for one in limits]] = [one.most[driver] for one in limits]
+            self._most[driver] = most if limits else None
+        return self._most[driver]
 
     def _count(self, driver: str) -> Ints:
         count = self._counts.get(driver)
@@ -155,7 +158,8 @@ class VolumeLimits:
     def _refresh(self) -> None:
         size = len(self._places.nodes)
         if (size, self._places.reused) != (self._size, self._reused):
-            self._most, self._reused = None, self._places.reused
+            self._most.clear()
+            self._reused = self._places.reused
             for row in range(size, self._size):  # of a node that was only a trial
                 self._on.pop(row, None)
                 self._stale.discard(row)

@@ -7,13 +7,15 @@ A file seldom states the status, which a controller computes. It is computed her
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from dovetail.kube.conversion.relations import selector_from
+from dovetail.kube.conversion.relations import object_selector
 from dovetail.kube.conversion.rules import RuleError
 from dovetail.kube.files.decode import Objects
+from dovetail.kube.objects.bounds import BUDGETS
 from dovetail.kube.objects.budgets import IntOrPercent, PodDisruptionBudget
 from dovetail.kube.objects.problems import Problems, printable
 from dovetail.model.pod import Pod
@@ -24,7 +26,7 @@ _PERCENT = re.compile(r"([0-9]{1,6})%")
 
 def budget_from(source: PodDisruptionBudget, namespace: str, name: str) -> Budget | None:
     """The budget by its status; None = it selects no pod. Raises RuleError if its selector cannot be read."""
-    selector = selector_from(source.spec.selector, "spec.selector")
+    selector = object_selector(source.spec.selector, "spec.selector")
     if selector is None:
         return None
     if source.status is None:
@@ -49,9 +51,14 @@ def budgets_of(
     found: Objects, running: Iterable[Pod], waiting: Iterable[Pod], problems: Problems
 ) -> tuple[Budget, ...]:
     """The budgets of files, by namespace and name. Without a status it is computed from the pods of the files."""
-    held, pending, made = list(running), list(waiting), []
+    held, pending, made = _by_namespace(running), _by_namespace(waiting), list[Budget]()
+    count = Counter[str]()  # namespace -> its budgets
     for item in sorted(found.of("PodDisruptionBudget"), key=lambda one: (one.namespace, one.name)):
         source: PodDisruptionBudget = item.value
+        count[item.namespace] += 1
+        if count[item.namespace] > BUDGETS.most:
+            problems.error(item.where, "", no_room(count[item.namespace]))
+            continue
         try:
             budget = budget_from(source, item.namespace, item.name)
         except RuleError as error:
@@ -60,15 +67,27 @@ def budgets_of(
         if budget is None:
             continue
         if source.status is None:
-            there, wait = _selected(budget, held), _selected(budget, pending)
+            there, wait = _selected(budget, held[item.namespace]), _selected(budget, pending[item.namespace])
             selected = _Selected(len(there) + len(wait), sum(not pod.leaving for pod in there))
             budget = replace(budget, allowed=_allowed(source, selected, item.where, problems))
         made.append(budget)
     return tuple(made)
 
 
+def no_room(count: int) -> str:
+    """The message about a budget of a namespace that has more than are read."""
+    return f"{BUDGETS.exceeded(count)}; this one is left out"
+
+
+def _by_namespace(pods: Iterable[Pod]) -> defaultdict[str, list[Pod]]:
+    found: defaultdict[str, list[Pod]] = defaultdict(list)
+    for pod in pods:
+        found[pod.namespace].append(pod)
+    return found
+
+
 def _selected(budget: Budget, pods: Iterable[Pod]) -> list[Pod]:
-    return [pod for pod in pods if pod.namespace == budget.namespace and budget.selector.matches(pod.labels)]
+    return [pod for pod in pods if budget.selector.matches(pod.labels)]
 
 
 def _allowed(source: PodDisruptionBudget, selected: _Selected, where: str, problems: Problems) -> int:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dovetail.kube.conversion.gang_terms import TIER_LABEL, TIER_NAME_LABEL
-from dovetail.kube.conversion.relations import selector_from
+from dovetail.kube.conversion.relations import object_selector
 from dovetail.kube.objects.bounds import HYPER_NODE_MEMBERS, HYPER_NODES
 from dovetail.kube.objects.domain_objects import HyperNode, HyperNodeMember
 from dovetail.kube.objects.problems import printable
@@ -142,7 +142,7 @@ class HyperNodes:
             return lambda node, _: compiled.search(node) is not None
         if labels is not None:
             try:
-                selector = selector_from(labels, f"{field}.labelMatch")
+                selector = object_selector(labels, f"{field}.labelMatch")
             except ValueError as error:
                 self._wrong(name, f"{field}.labelMatch", str(error))
                 return None

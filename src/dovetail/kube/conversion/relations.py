@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dovetail.kube.conversion.rules import RuleError, affinity_term, requirements
+from dovetail.kube.objects import bounds
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problems, printable
 from dovetail.model.relations import (
@@ -153,6 +154,15 @@ def selector_from(given: objects.LabelSelector | None, path: str) -> Selector | 
         return None
     rows = tuple(requirements(given.match_expressions, f"{path}.matchExpressions", operators=SELECTOR_OPERATORS))
     return Selector(tuple(sorted(given.match_labels.items())), rows)
+
+
+def object_selector(given: objects.LabelSelector | None, path: str) -> Selector | None:
+    """The selector of an object that is held against many pods or nodes. Raises RuleError beyond the bound."""
+    if given is not None:
+        count = len(given.match_labels) + sum(1 + len(row.values) for row in given.match_expressions)
+        if count > bounds.OBJECT_SELECTOR.most:
+            raise RuleError(path, bounds.OBJECT_SELECTOR.exceeded(count))
+    return selector_from(given, path)
 
 
 def _weight(weight: int, path: str) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dovetail.kube.conversion.relations import selector_from
+from dovetail.kube.conversion.relations import object_selector
 from dovetail.kube.conversion.rules import RuleError
 from dovetail.kube.files.decode import Objects
 from dovetail.kube.objects import core as objects
@@ -58,7 +58,7 @@ def selector_of(kind: str, source: Controller | Labelled | objects.Service | obj
     if isinstance(given, dict):
         return Selector(tuple(sorted(given.items()))) if given else None
     try:
-        return selector_from(given, "spec.selector")
+        return object_selector(given, "spec.selector")
     except RuleError:  # only a file can contain such a selector: the API server refuses it
         return None
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from dovetail.kube.conversion.amounts import text_of
 from dovetail.kube.files.decode import Found, Objects
 from dovetail.kube.objects import volumes as objects
-from dovetail.kube.objects.bounds import CLAIM_SELECTOR
+from dovetail.kube.objects.bounds import CLAIM_SELECTOR, VOLUME_DRIVERS
 from dovetail.kube.objects.core import NodeSelector, Quantity, Requirement
 from dovetail.kube.objects.problems import Problems, printable
 from dovetail.model import quantity, rules
@@ -31,6 +31,7 @@ BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 NODE_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+MAX_ATTACHED = 2**31 - 1  # volumes of one driver on a node: an int32 of the API
 
 # In-tree provisioner -> the CSI driver that replaces it (csi-translation-lib); and the same by field of a volume.
 MIGRATED = {
@@ -144,9 +145,19 @@ def class_from(item: Found) -> StorageClass:
 
 
 def limits_from(item: Found) -> AttachLimits:
-    drivers: Iterable[objects.NodeDriver] = item.value.spec.drivers
-    most = {d.name: d.allocatable.count for d in drivers if d.allocatable is not None}
-    return AttachLimits(item.name, {name: count for name, count in most.items() if count is not None})
+    drivers: Sequence[objects.NodeDriver] = item.value.spec.drivers
+    if len(drivers) > VOLUME_DRIVERS.most:
+        raise _Wrong("spec.drivers", VOLUME_DRIVERS.exceeded(len(drivers)))
+    most = {}
+    for number, driver in enumerate(drivers):
+        count = None if driver.allocatable is None else driver.allocatable.count
+        if count is None:
+            continue
+        if not 0 <= count <= MAX_ATTACHED:
+            path = f"spec.drivers[{number}].allocatable.count"
+            raise _Wrong(path, f"{printable(str(count), 40)} is not between 0 and {MAX_ATTACHED:,}")
+        most[driver.name] = count
+    return AttachLimits(item.name, most)
 
 
 def driver_from(item: Found) -> CsiDriver:

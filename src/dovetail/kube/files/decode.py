@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple, TypeVar
 
@@ -243,10 +244,11 @@ def _generated_names(documents: Sequence[Document]) -> dict[str, str]:
         return {}
     taken = {(document.kind, document.name) for document in documents}
     result = {}
+    numbers: defaultdict[tuple[str, str], Iterator[int]] = defaultdict(partial(count, 1))  # kind and stem -> the next
     for place in sorted(unnamed, key=_file_and_number):
         document = unnamed[place]
         stem = document.generate_name[:200]
-        names = (f"{stem}{number}" for number in count(1))
+        names = (f"{stem}{number}" for number in numbers[document.kind, stem])
         result[place] = next(name for name in names if (document.kind, name) not in taken)
         taken.add((document.kind, result[place]))
     return result

@@ -158,6 +158,22 @@ CLAIM_SELECTOR = Bound(
     "conversion/volumes",
     "the claim or volume is left out, with an error; pods that name the claim wait: `ClaimMissing`",
 )
+OBJECT_SELECTOR = Bound(
+    "object-selector",
+    256,
+    "keys and values in the selector of an object",
+    "spec.selector of a PodDisruptionBudget, ReplicaSet or StatefulSet, labelMatch of a HyperNode",
+    "conversion/relations",
+    "the budget or the member is left out, with an error; pods of the controller are not spread by default",
+)
+BUDGETS = Bound(
+    "budgets",
+    500,
+    "PodDisruptionBudgets are in one namespace",
+    "PodDisruptionBudget objects",
+    "conversion/budgets, live/budget_mirror",
+    "the rest is left out, with an error; the API server still refuses evictions that they forbid",
+)
 GANG_MEMBERS = Bound(
     "gang-members",
     10_000,
@@ -262,6 +278,14 @@ TAINTS = Bound(
     "spec.taints",
     "conversion/bounded",
     "the rest is left out and the node counts as cordoned, with a warning",
+)
+VOLUME_DRIVERS = Bound(
+    "volume-drivers",
+    256,
+    "volume drivers of one node",
+    "spec.drivers of a CSINode",
+    "conversion/volumes",
+    "the CSINode is left out, with an error: volumes of that node are not limited",
 )
 IMAGES = Bound("images", 2_048, "names of images on one node", "status.images", "conversion/bounded", LEFT_OUT)
 CORDONED_CARDS = Bound(

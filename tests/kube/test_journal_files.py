@@ -212,6 +212,26 @@ def test_foreign_files_are_refused_with_the_reason(tmp_path: Path, content: byte
         open_journal(journal_files(tmp_path)[0])
 
 
+def test_a_pipe_in_the_folder_is_refused_at_once(tmp_path: Path) -> None:
+    """To open a FIFO without a writer blocks: `dovetail journal stat` never ended."""
+    pipe = tmp_path / "1.journal"
+    os.mkfifo(pipe)
+    with pytest.raises(UnreadableJournal, match=r"1\.journal cannot be read: it is a named pipe"):
+        open_journal(pipe)
+
+
+def test_only_files_are_deleted_to_make_room(tmp_path: Path) -> None:
+    """A link to nothing and a folder of this name made each write fail."""
+    (tmp_path / "0.journal").symlink_to(tmp_path / "gone")
+    (tmp_path / "1.journal").mkdir()
+    run = Run(tmp_path)
+    run.pods(3)
+    run.recorder.close()
+    assert run.said == []
+    assert (tmp_path / "0.journal").is_symlink()
+    assert [path.name for path in tmp_path.glob("*.journal") if path.is_file()]
+
+
 def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     (tmp_path / "j").mkdir()
     (tmp_path / "j").chmod(0o777)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from dovetail.cli import snapshots
+from dovetail.cli.errors import Refused
 from dovetail.cli.main import cli
+from dovetail.cli.sources import ReadCluster
 from dovetail.kube.conversion.reduced import annotations_read, reduced
 from dovetail.kube.conversion.vendors import DEFAULT_VENDORS
 from dovetail.kube.files import documents, snapshot
@@ -183,3 +187,26 @@ def test_a_gzipped_file_that_is_none_is_an_error(tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["plan", "-f", str(path)])
     assert done.exit_code == 2
     assert "cannot be read" in done.stderr
+
+
+def taken() -> ReadCluster:
+    return ReadCluster(read("examples/what-if"), SnapshotMarker("2026-01-31T12:00:00Z", complete=False))
+
+
+@pytest.mark.parametrize("name", ["cluster.json", "cluster.json.gz"])
+def test_a_link_stays_and_its_file_is_written(tmp_path: Path, name: str) -> None:
+    link, file = tmp_path / name, tmp_path / f"real-{name}"
+    link.symlink_to(file)
+    snapshots.write(str(link), taken())
+    assert link.is_symlink()
+    assert len(read(str(file))) == 1 + len(taken().documents)  # the marker
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted((link.name, file.name))
+
+
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path: Path) -> None:
+    """Nor is a device: as root, `dovetail snapshot -o /dev/full` made a file of it."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with pytest.raises(Refused, match="it is not a regular file; write to a file, or to stdout with -o -"):
+        snapshots.write(str(path), taken())
+    assert path.is_fifo()

@@ -38,18 +38,23 @@ def take(asked: ClusterOptions, anonymous: bool) -> ReadCluster:
 
 
 def write(path: str, taken: ReadCluster) -> None:
-    """Write the file as a whole or not at all. The same objects give the same bytes, also compressed."""
+    """Write the file as a whole or not at all. The same objects give the same bytes, also compressed.
+
+    A symbolic link stays, and the file that it names is written. A device or a pipe is not replaced by a file.
+    """
     if path == "-":
         _write(sys.stdout.buffer, taken, False)
         sys.stdout.buffer.flush()
         return
-    folder = os.path.dirname(path) or "."
+    real = os.path.realpath(path)
+    if os.path.exists(real) and not os.path.isfile(real):
+        raise Refused(f"{path}: it is not a regular file; write to a file, or to stdout with -o -")
     name = ""
     try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".snapshot-", delete=False) as file:
+        with tempfile.NamedTemporaryFile(dir=os.path.dirname(real), prefix=".snapshot-", delete=False) as file:
             name = file.name
             _write(file, taken, path.endswith(".gz"))
-        os.replace(name, path)
+        os.replace(name, real)
     except OSError as error:
         raise Refused(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:

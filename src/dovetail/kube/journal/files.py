@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dovetail.files import open_input
 from dovetail.kube.journal.codec import FileHeader, JournalEntry, NotOurs, decode, decode_header
 
 MAGIC = b"dovetail journal 1\n"
@@ -66,7 +67,7 @@ def journal_files(place: Path) -> list[Path]:
 def open_journal(path: Path) -> JournalFile:
     """The file with its header. Raises UnreadableJournal."""
     try:
-        with path.open("rb") as file:
+        with open_input(path) as file:
             if (start := file.read(len(MAGIC))) != MAGIC:
                 raise UnreadableJournal(_foreign(path, start))
             data, problem = _next_block(file.read)
@@ -88,7 +89,7 @@ def _foreign(path: Path, start: bytes) -> str:
 
 def read_entries(journal: JournalFile) -> Iterator[JournalEntry]:
     """The entries up to the end, or up to damage; `journal` then says which."""
-    with journal.path.open("rb") as file:
+    with open_input(journal.path) as file:
         file.seek(len(MAGIC))
         position = file.tell()
         first = True

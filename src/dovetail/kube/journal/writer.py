@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import stat
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -186,12 +187,13 @@ class JournalWriter:
 
     def _make_room(self) -> None:
         """Delete the oldest files until another one, of twice the usual size, stays within the bounds."""
-        found = [(path, path.stat()) for path in sorted(self._folder.glob(f"*{SUFFIX}"))]
-        total, room = sum(stat.st_size for _, stat in found), self._limits.bytes - 2 * self._limits.part_bytes
-        for path, stat in found:
-            if total > room or self._now() > stat.st_mtime + self._limits.seconds:
+        there = [(path, path.lstat()) for path in sorted(self._folder.glob(f"*{SUFFIX}"))]
+        found = [(path, facts) for path, facts in there if stat.S_ISREG(facts.st_mode)]
+        total, room = sum(facts.st_size for _, facts in found), self._limits.bytes - 2 * self._limits.part_bytes
+        for path, facts in found:
+            if total > room or self._now() > facts.st_mtime + self._limits.seconds:
                 path.unlink(missing_ok=True)
-                total -= stat.st_size
+                total -= facts.st_size
         self.disk_bytes = total
 
     def _close_file(self) -> None:

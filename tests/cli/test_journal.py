@@ -11,6 +11,8 @@ from click.testing import CliRunner
 
 from dovetail.cli.main import cli
 from dovetail.engine.recorded import RecordedScheduler
+from dovetail.kube.journal.codec import FileHeader, encode_header
+from dovetail.kube.journal.files import MAGIC, block
 from dovetail.kube.journal.recorder import Recorder
 from dovetail.kube.journal.writer import MIB, Limits
 from dovetail.kube.log import silent
@@ -58,6 +60,21 @@ def ran(*words: str, code: int = 0) -> str:
     done = CliRunner().invoke(cli, words)
     assert done.exit_code == code, done.output
     return done.output
+
+
+@pytest.mark.parametrize(("settings", "says"), [({"order": "newest"}, "order 'newest'"), ({"queue": "x"}, "queue 'x'")])
+@pytest.mark.parametrize("command", ["stat", "replay", "diff"])
+def test_a_journal_with_an_order_that_this_version_does_not_have(
+    tmp_path: Path, settings: dict[str, str], says: str, command: str
+) -> None:
+    """As a later version may write one; `replay` ended with a stack."""
+    header = FileHeader(run="r", part=1, at=START, version="9.9", python="3.12", settings=EngineSettings(**settings))
+    path = tmp_path / "1.journal"
+    path.write_bytes(MAGIC + block([encode_header(header)]))
+    done = CliRunner().invoke(cli, ["journal", command, str(path)])
+    assert done.exit_code == 2
+    assert f"1.journal: the header cannot be used: {says}" in done.stderr
+    assert "use the version that wrote it" in done.stderr
 
 
 def test_replay_says_that_all_are_the_same(folder: str) -> None:

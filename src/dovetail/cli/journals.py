@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dovetail.cli.errors import Refused
 from dovetail.cli.output.terminal import say
+from dovetail.engine.recorded import rights_from
 from dovetail.kube.journal.files import JournalFile, UnreadableJournal, journal_files, open_journal, read_entries
 from dovetail.model.calls import Call, Checkpoint, Handled, KeptWaiting, Offered, Outcome, PlacedPod
 from dovetail.model.events import GroupArrived, PodObserved
@@ -30,9 +31,12 @@ class JournalReader:
     @classmethod
     def of(cls, place: str) -> JournalReader:
         try:
-            return cls([open_journal(path) for path in journal_files(Path(place))])
+            files = [open_journal(path) for path in journal_files(Path(place))]
         except UnreadableJournal as error:
             raise Refused(str(error)) from error
+        for one in files:
+            _check_settings(one)
+        return cls(files)
 
     def parts(self) -> Iterator[tuple[Begun, Iterator[Recorded]]]:
         for one in self.files:
@@ -58,6 +62,14 @@ class JournalReader:
                 say(f"{one.path.name}: the last {one.torn:,} bytes are incomplete: a process was killed meanwhile")
         for complaint in self.complaints():
             say(complaint)
+
+
+def _check_settings(one: JournalFile) -> None:
+    """Raise Refused if the header names an order or a discipline that this version does not have."""
+    try:
+        rights_from(one.header.settings)
+    except ValueError as error:
+        raise Refused(f"{one.path}: the header cannot be used: {error}; use the version that wrote it") from error
 
 
 def at_of(call: Call) -> float:

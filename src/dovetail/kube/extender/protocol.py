@@ -149,7 +149,7 @@ def _read(fields: Mapping[str, msgspec.Raw], key: str, kind: Any, expected: str)
     try:
         return msgspec.json.decode(fields[key], type=kind) if key in fields else None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise WrongRequest(f"{expected} is expected: {printable(str(error), 200)}") from None
+        raise WrongRequest(f"{printable(expected, 200)} is expected: {printable(str(error), 200)}") from None
 
 
 def _pod(fields: Mapping[str, msgspec.Raw]) -> objects.Pod:
@@ -166,7 +166,7 @@ def _node(raw: msgspec.Raw) -> objects.Node:
 def _object(reader: TypedReader[T], raw: msgspec.Raw, kind: str) -> T:
     found = reader.object(raw)
     if isinstance(found, Unreadable):
-        raise WrongRequest(f"{kind} {found.ref}: {found.message}")
+        raise WrongRequest(f"{kind} {printable(str(found.ref), 300)}: {found.message}")
     return found
 
 

@@ -19,6 +19,7 @@ from dovetail.kube.conversion.cluster import ClusterInput, load
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.files.documents import read
 from dovetail.kube.objects.problems import InputError, Problem, Problems
+from dovetail.model.volumes import AttachLimits
 from tests.kube.manifests import ALLOCATED, CORES, GPU, MEM, PCT, Object, card, container, node, other, pod, workload
 
 SCORES = "hami.io/node-nvidia-score"
@@ -84,6 +85,47 @@ BASES: list[list[Object]] = [
         other("ResourceQuota", spec={"hard": {"pods": "5", "limits.nvidia.com/gpumem": "1000"}}),
         other("LimitRange", spec={"limits": [{"type": "Container", "default": {"cpu": "1"}}]}),
         other("RuntimeClass", "node.k8s.io/v1", "kata", overhead={"podFixed": {"cpu": "1"}}),
+    ],
+    [
+        other("ElasticQuota", "scheduling.x-k8s.io/v1alpha1", spec={"min": {GPU: 1}, "max": {GPU: 2, "cpu": "4"}}),
+        other("ElasticQuota", "scheduling.sigs.k8s.io/v1alpha1", "team", spec={"min": {GPU: 1}, "max": {GPU: 4}}),
+        other(
+            "Queue",
+            "scheduling.volcano.sh/v1beta1",
+            "v",
+            spec={"weight": 2, "capability": {GPU: 3}, "guarantee": {"resource": {GPU: 1}}, "priority": 3},
+        ),
+        other(
+            "Queue",
+            "scheduling.run.ai/v2",
+            "k",
+            spec={"preemptMinRuntime": "5m", "resources": {"gpu": {"quota": 1, "overQuotaWeight": 1, "limit": -1}}},
+        ),
+    ],
+    [
+        node("n", labels={"rack": "r"}),
+        other("Topology", "kueue.x-k8s.io/v1beta1", "t", spec={"levels": [{"nodeLabel": "rack"}]}),
+        other(
+            "HyperNode",
+            "topology.volcano.sh/v1alpha1",
+            "h",
+            spec={"tier": 1, "members": [{"type": "Node", "selector": {"regexMatch": {"pattern": "^n.*"}}}]},
+        ),
+        other(
+            "NodeResourceTopology", "topology.node.k8s.io/v1alpha2", "n", topologyPolicies=["SingleNUMANodePodLevel"]
+        ),
+        other(
+            "CSINode",
+            "storage.k8s.io/v1",
+            "n",
+            spec={"drivers": [{"name": "d", "nodeID": "n", "allocatable": {"count": 2}}]},
+        ),
+        other(
+            "PodDisruptionBudget",
+            "policy/v1",
+            "b",
+            spec={"selector": {"matchLabels": {"app": "x"}}, "minAvailable": "50%"},
+        ),
     ],
     [
         {
@@ -312,6 +354,8 @@ def check(text: bytes) -> None:
         for group in given.groups:
             for member in group.pods:
                 assert all(0 <= amount < 2**63 for amount in member.resources.values())
+        limits = [fact.most for fact in given.volumes if isinstance(fact, AttachLimits)]
+        assert all(0 <= count < 2**31 for most in limits for count in most.values())
         for found in given.nodes:
             assert all(0 <= amount < 2**63 for amount in found.allocatable.values())
 

@@ -78,7 +78,7 @@ class Orders:
             raise TraceError(f"{self.path}: has no order for seed {seed}; there are {there}")
         arrivals = self._indices(f"arrivals_{seed}", len(trace.jobs), "jobs")
         if not len(arrivals):
-            raise TraceError(f"{self.path}: arrivals_{seed} is empty; somebody has to come")
+            raise TraceError(f"{self.path}: arrivals_{seed} is empty; write at least one job")
         nodes = self._indices(f"nodes_{seed}", len(trace.machines), "machines")
         if len(nodes) != len(trace.machines) or len(np.unique(nodes)) != len(nodes):
             raise TraceError(

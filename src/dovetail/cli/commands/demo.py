@@ -55,7 +55,7 @@ SCENARIOS = (
         "spread",
         "online inference",
         "consolidated nodes, little contention per GPU",
-        "dearer than A",
+        "uses more GPUs than A",
     ),
     Scenario(
         "D",

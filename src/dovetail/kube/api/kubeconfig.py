@@ -148,7 +148,7 @@ class Connection:
     def doubts(self) -> tuple[str, ...]:
         """What makes the connection unsafe; reported at every start."""
         where = f"cluster {printable(self.cluster)} ({printable(self.server, 300)}), {self.source}"
-        harm = "whoever is on the way there can read our credentials and answer in the API server's place"
+        harm = "another host on the network can read the credentials and answer as the API server"
         if self.server.startswith("https:") and self.insecure:
             fix = "remove insecure-skip-tls-verify and set certificate-authority-data"
             return (f"TLS VERIFICATION IS OFF for {where}: {harm}; {fix}",)

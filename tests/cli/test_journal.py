@@ -62,13 +62,15 @@ def ran(*words: str, code: int = 0) -> str:
     return done.output
 
 
-@pytest.mark.parametrize(("settings", "says"), [({"order": "newest"}, "order 'newest'"), ({"queue": "x"}, "queue 'x'")])
+@pytest.mark.parametrize(
+    ("settings", "says"), [(EngineSettings(order="newest"), "order 'newest'"), (EngineSettings(queue="x"), "queue 'x'")]
+)
 @pytest.mark.parametrize("command", ["stat", "replay", "diff"])
 def test_a_journal_with_an_order_that_this_version_does_not_have(
-    tmp_path: Path, settings: dict[str, str], says: str, command: str
+    tmp_path: Path, settings: EngineSettings, says: str, command: str
 ) -> None:
     """As a later version may write one; `replay` ended with a stack."""
-    header = FileHeader(run="r", part=1, at=START, version="9.9", python="3.12", settings=EngineSettings(**settings))
+    header = FileHeader(run="r", part=1, at=START, version="9.9", python="3.12", settings=settings)
     path = tmp_path / "1.journal"
     path.write_bytes(MAGIC + block([encode_header(header)]))
     done = CliRunner().invoke(cli, ["journal", command, str(path)])

@@ -19,7 +19,6 @@ MARGIN = 40  # lines by which a file that is an exception may grow before somebo
 COMMAND_OPTIONS = "a command: a parameter for each option, handed on"
 PARTS_OF_SERVICE = "puts the parts of the live scheduler together, one statement each"
 FUNCTIONS = {  # "file function": (lines, why)
-    "cli/commands/compare.py compare": (41, COMMAND_OPTIONS),
     "cli/commands/doctor.py doctor": (43, COMMAND_OPTIONS),
     "kube/conversion/requests.py pod_from": (48, "one argument for each field of a pod"),
     "kube/live/service.py LiveScheduler.__init__": (47, PARTS_OF_SERVICE),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -11,8 +10,9 @@ from dovetail.cli.journals import JournalReader
 from dovetail.cli.options import ClusterOptions
 from dovetail.cli.settings import settle
 from dovetail.kube.objects.problems import Problems
-from dovetail.model.pod import Pod, Profile
+from dovetail.model.pod import Profile
 from dovetail.whatif.happenings import happenings
+from dovetail.whatif.policy_trials import under
 from dovetail.whatif.worlds import WorldsReport, compare_worlds
 
 
@@ -44,16 +44,4 @@ def compare(journal: JournalReader, asked: OtherPolicies) -> WorldsReport | None
     other = settings
     if asked.arguments is not None:
         other = msgspec.structs.replace(settings, arguments=asked.arguments)
-    return compare_worlds(lambda: happenings(journal.parts()), settings, other, _change(asked.profile))
-
-
-def _change(profile: Profile | None) -> Callable[[Pod], Pod]:
-    def same(pod: Pod) -> Pod:
-        return pod
-
-    def changed(pod: Pod) -> Pod:
-        if profile is None or not pod.wants_devices:
-            return pod
-        return replace(pod, profile=replace(pod.profile, node=profile.node, device=profile.device))
-
-    return same if profile is None else changed
+    return compare_worlds(lambda: happenings(journal.parts()), settings, other, under(asked.profile))

@@ -95,26 +95,32 @@ def _by_node(held: RunningPod) -> tuple[str, str, str]:
 def _gangs(situation: Situation) -> tuple[GangMembers, ...]:
     waiting = {group.name: group for group in situation.groups if group.pods[0].group}
     stated = {name: (minimum, roles) for name, minimum, roles in situation.gangs}
+    rules = dict(situation.gang_rules)
     held: dict[str, list[RunningPod]] = {}
     for one in (*situation.running, *situation.strays):
         if one.pod.group and not one.pod.leaving:
             held.setdefault(one.pod.group, []).append(one)
     return tuple(
-        _gang(name, waiting.get(name), held.get(name, []), stated.get(name, (0, ())))
+        _gang(name, waiting.get(name), held.get(name, []), stated.get(name, (0, ())), rules.get(name))
         for name in sorted({*waiting, *held})
     )
 
 
-def _gang(name: str, group: Group | None, held: list[RunningPod], stated: tuple[int, tuple[Role, ...]]) -> GangMembers:
+def _gang(
+    name: str,
+    group: Group | None,
+    held: list[RunningPod],
+    stated: tuple[int, tuple[Role, ...]],
+    rule: TopologyRule | None,
+) -> GangMembers:
     minimum, roles = (group.minimum, group.roles) if group is not None else stated
     bound = Counter(one.pod.role for one in held)
-    topology = group.topology if group is not None else held[0].pod.terms.topology
     return GangMembers(
         name=name,
         bound=len(held),
         total=len(held) + (len(group.pods) if group is not None else 0),
         minimum=minimum,
         roles=tuple(Role(role.name, role.minimum, role.topology, bound[role.name]) for role in roles),
-        topology=topology or ANYWHERE,
+        topology=group.topology if group is not None else rule or ANYWHERE,
         nodes=tuple(sorted({one.node for one in held})),
     )

@@ -93,5 +93,13 @@ def together(rooms: Iterable[NodeRoom]) -> NodeRoom:
     )
 
 
+NO_ROOM = NodeRoom(0, 0, 0, 0, 0, None)
+
+
+def roomiest(rooms: Iterable[NodeRoom]) -> NodeRoom:
+    """The room of the node that fits the largest request: most whole cards, or else most on one card."""
+    return max(rooms, key=lambda room: (room.whole, _size(room.largest or CLOSED)), default=NO_ROOM)
+
+
 def _size(room: CardRoom) -> tuple[bool, int, int]:
     return room.whole, room.memory_mib, room.compute_milli

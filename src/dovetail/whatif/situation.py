@@ -22,7 +22,7 @@ from dovetail.model.events import (
     VolumesChanged,
     Warn,
 )
-from dovetail.model.gang import Role
+from dovetail.model.gang import Role, TopologyRule
 from dovetail.model.node import Node
 from dovetail.model.pod import Group, Pod, Profile, Quota, RunningPod
 from dovetail.model.relations import Selector
@@ -57,6 +57,7 @@ class Situation:
     selecting: tuple[Selecting, ...] = ()  # Services and controllers, by kind, namespace, name
     budgets: tuple[Budget, ...] = ()  # by namespace, name
     gangs: tuple[tuple[str, int, tuple[Role, ...]], ...] = ()  # (Group.name, members that it needs, its roles), by name
+    gang_rules: tuple[tuple[str, TopologyRule], ...] = ()  # (Group.name, rule of all its pods together), by name
     topologies: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (name, node labels from the widest level on), by name
 
 

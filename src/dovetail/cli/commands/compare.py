@@ -1,19 +1,22 @@
-"""`dovetail compare`: compares policies with a baseline, over seeds and traces, on all cores."""
+"""`dovetail compare`: compares policies with a baseline over seeds and traces, or on the pods of a cluster."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from dovetail.cli.errors import INTERRUPTED, Refused
+from dovetail.cli.ending import ends_soon
+from dovetail.cli.errors import BAD_INPUT, INTERRUPTED, Refused
+from dovetail.cli.options import ClusterOptions, config_option, device_config_option, filename_option, live_options
 from dovetail.cli.output.progress import Countdown, progress
-from dovetail.cli.output.terminal import echo_styled, say, tell_unused_folders
+from dovetail.cli.output.terminal import echo, echo_styled, say, tell_unused_folders
 from dovetail.cli.sim_options import (
     GENERATED,
     Wanted,
@@ -30,9 +33,11 @@ if TYPE_CHECKING:
 
 DEFAULT_POLICIES = "best-fit,fgd"
 _FILE = click.Path(path_type=Path)
+OF_CLUSTERS = ("filenames", "live", "kubeconfig", "context", "scheduler_names", "config", "device_config")
+OF_BOTH = frozenset((*OF_CLUSTERS, "policies", "output", "engine"))
 
 
-@click.command(short_help="Compare policies over seeds and traces.")
+@click.command(short_help="Compare policies on traces, or on a cluster.")
 @click.option(
     "--trace",
     "--pods",
@@ -79,28 +84,21 @@ _FILE = click.Path(path_type=Path)
 )
 @click.option("--no-cache", is_flag=True, help="Run everything again, and keep nothing.")
 @sim_options
+@filename_option("Compare on the cluster of a snapshot or of manifests: a file, a folder, or - for stdin. Repeat it.")
+@live_options
+@config_option("With --live or -f: policies of the pods, arguments of policies, queues, scheduler names.")
+@device_config_option(text="With --live or -f: HAMi's device-config.yaml.")
 @click.pass_context
-def compare(
-    context: click.Context,
-    /,
-    traces: tuple[Path, ...],
-    nodes: tuple[Path, ...],
-    orders: tuple[Path, ...],
-    policies: tuple[str, ...],
-    baseline: str | None,
-    seeds: str,
-    workers: int | None,
-    on: str | None,
-    no_cache: bool,
-    output: str,
-    plot: Path | None,
-    report: Path | None,
-    **wanted: Any,
-) -> None:
-    """Run every policy on every trace under every seed, and say how far they are from a baseline.
+def compare(context: click.Context, /, policies: tuple[str, ...], output: str, **given: Any) -> None:
+    """Compare policies: on traces in the simulator, or on the pods of a cluster with --live or -f.
 
-    Differences are taken seed by seed, with their 95 % interval. Finished runs are kept: Ctrl-C shows what is there,
-    and the same command goes on from it. docs/simulator.md describes the table, the JSON and the CSV.
+    On traces, every policy runs on every trace under every seed; differences to the baseline are taken seed by seed,
+    with their 95 % interval. Finished runs are kept: Ctrl-C shows what is there, and the same command goes on from it.
+    docs/simulator.md describes the table, the JSON and the CSV.
+
+    With --live, or -f for a snapshot or manifests: would another policy have left more whole GPUs? The running pods
+    with GPUs and the waiting pods are placed anew on the nodes, and then only the waiting pods on the cluster as it is.
+    Nothing is changed. docs/commands.md describes which pods are placed anew, and the JSON.
 
     \b
     Examples:
@@ -111,9 +109,71 @@ def compare(
       dovetail compare --nodes nodes.csv --trace monday.csv --trace friday.csv --plot week.svg
       dovetail compare --nodes N.csv --trace openb_pod_list_default.csv --order 'openb_order_{trace}.npz' -o json
       dovetail compare --on dask://head:8786 --seeds 1-200
+      dovetail compare --live --policy binpack/spread,spread/binpack,fgd
+      dovetail compare -f cluster.json.gz --policy fgd,snug -o json | jq '.policies[] | [.policy, .anew.gpus.wholeFree]'
     """
-    asked = Wanted(**wanted)
-    names, wanted_seeds = _policies(policies, baseline), parse_seeds(seeds)
+    of_cluster = {name: given.pop(name) for name in OF_CLUSTERS}
+    if of_cluster["live"] or of_cluster["filenames"]:
+        _refuse_given(context, given.keys() - OF_BOTH, "is for traces; leave it out, or leave out --live and -f")
+        _on_cluster(context, ClusterOptions(engine=given["engine"], **of_cluster), policies, output)
+    else:
+        _refuse_given(context, of_cluster.keys(), "is for clusters; add --live, or a snapshot with -f")
+        _on_traces(context, policies, output, **given)
+
+
+def _refuse_given(context: click.Context, names: Collection[str], why: str) -> None:
+    """Raise Refused for an option on the command line that has no effect here."""
+    for one in context.command.params:
+        name = str(one.name)
+        if name in names and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise Refused(f"{max(one.opts, key=len)} {why}")
+
+
+def _on_cluster(context: click.Context, asked: ClusterOptions, policies: tuple[str, ...], output: str) -> None:
+    if output == "csv":
+        raise Refused("-o csv is for traces; a comparison on a cluster is printed as table or json")
+    context.with_resource(ends_soon())
+    with progress("Reading"):
+        from dovetail.cli import planning, policy_trials, sim_files
+        from dovetail.cli.output import encoding, plan_table
+        from dovetail.cli.output import policy_trials as trials_output
+
+        with sim_files.refusals():
+            profiles = policy_trials.profiles_of(parse_policies(policies))
+        case, emptied = policy_trials.read(asked)
+    countdown = Countdown("Placing")
+    with progress(lambda: str(countdown)):
+        tried = policy_trials.tried(case, emptied, profiles, countdown.say)
+    problems = case.given.problems
+    for line in plan_table.problem_lines(problems, {}, False):
+        echo_styled(line, err=True)
+    for note in policy_trials.without_load(profiles):
+        say(note)
+    if output in encoding.FORMATS:
+        echo(encoding.encode(trials_output.document(tried), output))
+    else:
+        echo_styled("\n".join(trials_output.lines(tried)))
+    context.exit(BAD_INPUT if planning.of_severity(problems, "error") else 0)
+
+
+def _on_traces(
+    context: click.Context,
+    policies: tuple[str, ...],
+    output: str,
+    *,
+    traces: tuple[Path, ...],
+    nodes: tuple[Path, ...],
+    orders: tuple[Path, ...],
+    baseline: str | None,
+    seeds: str,
+    workers: int | None,
+    on: str | None,
+    no_cache: bool,
+    plot: Path | None,
+    report: Path | None,
+    **wanted: Any,
+) -> None:
+    asked, names, wanted_seeds = Wanted(**wanted), _policies(policies, baseline), parse_seeds(seeds)
     named, orders = (tuple(map(str, orders)), ()) if asked.mode == "time" else ((), orders)
     sources = _sources(traces or (Path(GENERATED),), nodes, orders)
     check_targets(plot, report)
@@ -125,8 +185,8 @@ def compare(
 
         with sim_files.refusals():
             cases, left_out = sim_files.read_cases([_files(source) for source in sources], asked)
-            rights = sim_rights.regimes(named, asked, several=True)
-            findings = RunResults(plan(cases, names, wanted_seeds, asked.setting(), rights))
+            regimes = sim_rights.regimes(named, asked, several=True)
+            findings = RunResults(plan(cases, names, wanted_seeds, asked.setting(), regimes))
     with sim_files.refusals():
         complete = _run(findings, on, workers, no_cache)
         if findings.found:

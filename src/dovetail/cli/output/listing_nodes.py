@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from dovetail.cli.board import Board
 from dovetail.cli.output.amounts import bytes_of
 from dovetail.cli.output.list_view import DASH, Item, ListColumn, ListView, of_whole
+from dovetail.cli.output.rooms import largest_text, percent, room_item, share
 from dovetail.engine.usage import CardUse, NodeUse
 from dovetail.model.node import CPU, MEMORY
 from dovetail.whatif.room import CardRoom, NodeRoom, card_room, takes_pods
@@ -94,21 +95,11 @@ def node_items(board: Board) -> Iterator[Item]:
 
 
 def _node(use: NodeUse, room: NodeRoom) -> Item:
-    node, largest, fragmentation = use.node, room.largest, room.fragmentation
+    node = use.node
     return {
         "name": node.name,
         "models": sorted({card.device.model for card in use.cards if card.device.model}),
-        "gpus": {"total": room.cards, "usable": room.usable, "wholeFree": room.whole},
-        "freeMilli": room.free_milli,
-        "strandedMilli": room.stranded_milli,
-        "fragmentation": None if fragmentation is None else round(fragmentation, 4),
-        "largest": {
-            "gpus": room.whole or (1 if largest else 0),
-            "memoryMib": largest.memory_mib if largest else 0,
-            "computeMilli": largest.compute_milli if largest else 0,
-        },
-        "gpuMemoryMib": _sums((card.memory_used_mib, card.device.memory_mib) for card in use.cards),
-        "gpuComputeMilli": _sums((card.compute_used_milli, card.device.compute_milli) for card in use.cards),
+        **room_item(room, room, use.cards),
         "pods": use.pods,
         "cpuMilli": {"used": use.used.get(CPU, 0), "total": node.allocatable.get(CPU, 0)},
         "memoryBytes": {"used": use.used.get(MEMORY, 0), "total": node.allocatable.get(MEMORY, 0)},
@@ -119,35 +110,10 @@ def _node(use: NodeUse, room: NodeRoom) -> Item:
     }
 
 
-def _sums(pairs: Iterable[tuple[int, int]]) -> dict[str, int]:
-    used = total = 0
-    for mine, all_of in pairs:
-        used, total = used + mine, total + all_of
-    return {"used": used, "total": total}
-
-
-def share(amounts: dict[str, int]) -> str:
-    return f"{100 * amounts['used'] // amounts['total']} %" if amounts["total"] else DASH
-
-
-def _largest(item: Item) -> str:
-    """`3 whole GPUs`, `12,288 MiB, 70 %`, `none`."""
-    whole, largest = item["gpus"]["wholeFree"], item["largest"]
-    if whole:
-        return f"{whole} whole GPU{'s' * (whole != 1)}"
-    if not largest["gpus"]:
-        return "none" if item["gpus"]["total"] else DASH
-    return f"{largest['memoryMib']:,} MiB, {largest['computeMilli'] // 10} %"
-
-
 def _node_state(item: Item) -> str:
     if item["unschedulable"]:
         return "cordoned"
     return "no new GPU pods" if item["unsettled"] else "ready"
-
-
-def _percent(value: float | None) -> str:
-    return DASH if value is None else f"{100 * value:.0f} %"
 
 
 LIST_OF_NODES = ListView(
@@ -159,8 +125,8 @@ LIST_OF_NODES = ListView(
         ListColumn("GPUS FREE", lambda item: f"{item['gpus']['wholeFree']}/{item['gpus']['total']}", right=True),
         ListColumn("GPU MEMORY", lambda item: share(item["gpuMemoryMib"]), right=True),
         ListColumn("GPU COMPUTE", lambda item: share(item["gpuComputeMilli"]), right=True),
-        ListColumn("FRAGMENTED", lambda item: _percent(item["fragmentation"]), right=True),
-        ListColumn("LARGEST THAT FITS", _largest),
+        ListColumn("FRAGMENTED", lambda item: percent(item["fragmentation"]), right=True),
+        ListColumn("LARGEST THAT FITS", largest_text),
         ListColumn("PODS", lambda item: str(item["pods"]), right=True),
         ListColumn("CPU", lambda item: share(item["cpuMilli"]), wide=True, right=True),
         ListColumn("MEMORY", lambda item: share(item["memoryBytes"]), wide=True, right=True),

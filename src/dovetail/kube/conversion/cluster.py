@@ -61,8 +61,7 @@ def load(
 
     `everything`: the input is complete, so that a claim or a PodGroup which is not in it does not exist.
     """
-    problems = Problems() if problems is None else problems
-    documents = tuple(documents)
+    problems, documents = Problems() if problems is None else problems, tuple(documents)
     found = decode(documents, problems)
     read = _nodes(found, settings.vendors, problems)
     problems.stop_if_fatal()
@@ -92,6 +91,7 @@ def load(
         selecting=selecting(found),
         budgets=budgets_of(found, held, (item.pod for item in pending), problems),
         gangs=gangs.minimums,
+        gang_rules=gangs.rules,
         topologies=_topologies(found, read, settings, problems),
         problems=problems.found(),
         ignored=found.ignored,

@@ -13,7 +13,7 @@ from dovetail.kube.conversion.gangs import WAIT, Gangs
 from dovetail.kube.conversion.groups import FIELDS, GroupName, Standing, group_name, too_many_members
 from dovetail.kube.files.decode import Found
 from dovetail.kube.objects.problems import Problems
-from dovetail.model.gang import Role
+from dovetail.model.gang import ANYWHERE, Role, TopologyRule
 from dovetail.model.pod import Group, Pod
 
 
@@ -30,6 +30,9 @@ class PodOfFile(Protocol):
 class FileGangs:
     groups: tuple[Group, ...]  # in the order in which they are placed
     minimums: tuple[tuple[str, int, tuple[Role, ...]], ...]  # (Group.name, members that it needs, its roles), by name
+    rules: tuple[
+        tuple[str, TopologyRule], ...
+    ]  # (Group.name, rule of all its pods together), by name; only those with one
 
 
 def gangs_of(
@@ -58,9 +61,12 @@ def gangs_of(
     roles = Counter((pod.group, pod.role) for pod in running if pod.group and pod.role and not pod.leaving)
     ordered = (_with_running(group, held[group.name], roles) for these in groups.values() for group in these)
     keys.update(dict.fromkeys(pod.group for pod in (*running, *(one.pod for one in pending)) if pod.group))
-    terms = ((key, gangs.terms(key)) for key in sorted(keys))
-    minimums = tuple((key, one.minimum, one.roles) for key, one in terms if one.minimum)
-    return FileGangs(tuple(sorted(ordered, key=lambda group: group.order)), minimums)
+    terms = [(key, one) for key in sorted(keys) if (one := gangs.terms(key)).minimum]
+    return FileGangs(
+        tuple(sorted(ordered, key=lambda group: group.order)),
+        tuple((key, one.minimum, one.roles) for key, one in terms),
+        tuple((key, one.topology) for key, one in terms if one.topology != ANYWHERE),
+    )
 
 
 def _with_running(group: Group, running: int, of_roles: Counter[tuple[str, str]]) -> Group:

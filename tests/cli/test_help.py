@@ -36,6 +36,7 @@ def test_all_commands_are_there() -> None:
         "shadow",
         "snapshot",
         "top",
+        "trace",
         "warm",
         "webhook",
     ]

@@ -18,9 +18,10 @@ from dovetail.kube.journal.writer import MIB, Limits
 from dovetail.kube.log import silent
 from dovetail.model.calls import EngineSettings
 from dovetail.model.device import Device
-from dovetail.model.events import Bind, GroupArrived, NodeChanged, PodBound, PodGone
+from dovetail.model.events import Bind, GroupArrived, NodeChanged, PodBound, PodGone, PodObserved
 from dovetail.model.node import Node
-from dovetail.model.pod import Container, DeviceAsk, Group, Pod, Profile
+from dovetail.model.pod import Container, DeviceAsk, Group, Pod, Profile, RunningPod
+from dovetail.sim.load import load_trace
 
 HOUR, START = 3600.0, 1_795_000_000.0
 
@@ -121,3 +122,41 @@ def test_the_same_policies_change_nothing(folder: str) -> None:
 )
 def test_mistakes_are_named(folder: str, words: tuple[str, ...], says: str) -> None:
     assert says in ran(*(folder if word == "FOLDER" else word for word in words), code=2)
+
+
+def test_a_journal_becomes_a_trace(folder: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    said = ran("trace", "import", "--journal", folder, "-o", str(out))
+    assert said.startswith("3 jobs of 3 pods, 4 GPU-hours")  # 1 + 1 + 2 × 1 GPUs for an hour
+    trace, _ = load_trace(out / "nodes.csv", out / "jobs.csv")
+    # All were created at once; b got its GPU a second after a, and both ended after an hour. Then came the pair's hour.
+    assert [(job.name, job.arrival, job.duration, job.gpus) for job in trace.jobs] == [
+        ("ml/a", 0, HOUR, 1),
+        ("ml/b", 0, HOUR - 1, 1),
+        ("ml/pair", 0, HOUR, 2),
+    ]
+    assert [(one.name, one.gpus, one.gpu_memory_mib) for one in trace.machines] == [
+        ("n0", 2, 80_000),
+        ("n1", 2, 80_000),
+    ]
+    files = ("--nodes", str(out / "nodes.csv"), "--pods", str(out / "jobs.csv"), "--mode", "time", "-o", "json")
+    # Spread repeats the wait of an hour (b runs a second less); binpack leaves a node for the pair at once.
+    spread = json.loads(ran("replay", *files, "--policy", "spread"))
+    packed = json.loads(ran("replay", *files, "--policy", "binpack"))
+    assert (spread["finished"], spread["makespan"]) == (3, 2 * HOUR - 1)
+    assert (packed["finished"], packed["makespan"]) == (3, HOUR)
+
+
+def test_a_pod_that_runs_when_the_journal_ends_runs_until_then(tmp_path: Path) -> None:
+    engine = RecordedScheduler(EngineSettings())
+    recorder = Recorder(engine, tmp_path / "j", Limits(16 * MIB), now=lambda: START, log=silent)
+    engine.handle(NodeChanged(START, node("n0")))
+    there = replace(pod("there"), created=START - HOUR)  # placed by somebody, half an hour before the journal
+    engine.handle(PodObserved(START, RunningPod(there, "n0", None, placed=START - HOUR / 2)))
+    engine.handle(NodeChanged(START + HOUR, node("n1")))
+    recorder.close()
+    for running, expected in (("until-now", 1.5 * HOUR), ("forever", None)):
+        out = tmp_path / running
+        ran("trace", "import", "--journal", str(tmp_path / "j"), "--running", running, "-o", str(out))
+        trace, _ = load_trace(out / "nodes.csv", out / "jobs.csv")
+        assert [(job.name, job.duration) for job in trace.jobs] == [("ml/there", expected)]

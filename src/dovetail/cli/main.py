@@ -31,6 +31,7 @@ from dovetail.cli.commands.scheduler import scheduler
 from dovetail.cli.commands.shadow import shadow
 from dovetail.cli.commands.snapshot import snapshot
 from dovetail.cli.commands.top import top
+from dovetail.cli.commands.trace import trace
 from dovetail.cli.commands.warm import warm
 from dovetail.cli.commands.webhook import webhook
 from dovetail.cli.ending import end
@@ -83,6 +84,7 @@ for command in (
     replay,
     compare,
     generate,
+    trace,
     policies,
     config,
     warm,

@@ -77,6 +77,11 @@ def of_severity(problems: Sequence[Problem], severity: str) -> list[str]:
     return [str(problem) for problem in problems if problem.severity == severity]
 
 
+def beyond_notes(problems: Sequence[Problem]) -> tuple[Problem, ...]:
+    """The errors and warnings, for commands that have no place for notes."""
+    return tuple(problem for problem in problems if problem.severity != "note")
+
+
 def read(asked: ClusterOptions, stdin: IO[bytes] | None = None) -> Case:
     """Read everything that the command line names. Raises Refused with all problems at once."""
     return read_sources(asked, lambda settings, problems: gather(asked, settings, problems, stdin or sys.stdin.buffer))[

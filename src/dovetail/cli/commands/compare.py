@@ -145,7 +145,7 @@ def _on_cluster(context: click.Context, asked: ClusterOptions, policies: tuple[s
     with progress(lambda: str(countdown)):
         tried = policy_trials.tried(case, emptied, profiles, countdown.say)
     problems = case.given.problems
-    for line in plan_table.problem_lines(problems, {}, False):
+    for line in plan_table.problem_lines(planning.beyond_notes(problems), {}, False):
         echo_styled(line, err=True)
     for note in policy_trials.without_load(profiles):
         say(note)

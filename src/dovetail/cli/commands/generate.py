@@ -16,7 +16,7 @@ from dovetail.sim.workload import DEFAULT_CLUSTER, WorkloadParameters
 
 if TYPE_CHECKING:
     from dovetail.cli.options import Function
-    from dovetail.sim.trace import Machine, Trace
+    from dovetail.sim.trace import Machine
 
 DEFAULT_WORKLOAD = WorkloadParameters()
 SUFFIX_OF_FORMAT = {"csv": ".csv", "jsonl": ".jsonl"}
@@ -115,17 +115,18 @@ def generate(
         raise Refused("--cluster and --nodes both say which machines there are; give one of them")
     jobs_file, nodes_file = _targets(out, jobs_out, nodes_out, form)
     try:
+        from dovetail.cli.trace_files import check_target, summary_lines, write_trace
         from dovetail.sim.generate import generate as generate_trace
 
         workload = _workload(parameters)
         for target in (jobs_file, nodes_file):
-            _check_target(target, force)
+            check_target(target, force)
         with progress("Generating"):
             trace = generate_trace(workload, _machines(cluster, nodes))
-            written = _write(trace, jobs_file, nodes_file)
+            written = write_trace(trace, jobs_file, nodes_file)
     except TraceError as error:
         raise Refused(*error.lines) from error
-    echo("\n".join(map(one_line, [*_summary(trace), *written])))
+    echo("\n".join(map(one_line, [*summary_lines(trace), *written])))
 
 
 def _workload(parameters: dict[str, Any]) -> WorkloadParameters:
@@ -153,17 +154,6 @@ def _targets(out: Path | None, jobs: Path | None, nodes: Path | None, form: str)
     return jobs, nodes
 
 
-def _check_target(path: Path | None, force: bool) -> None:
-    """Raise Refused if the file cannot be written; called before the work is done."""
-    from dovetail.sim.rows import format_of
-
-    if path is None:
-        return
-    format_of(path)
-    if path.exists() and not force:
-        raise Refused(f"{path}: is there already; add --force to overwrite it, or write elsewhere")
-
-
 def _machines(cluster: str | None, nodes: Path | None) -> tuple[Machine, ...]:
     from dovetail.sim.clusters import parse_cluster
     from dovetail.sim.load import load_machines
@@ -171,40 +161,3 @@ def _machines(cluster: str | None, nodes: Path | None) -> tuple[Machine, ...]:
     if nodes is not None:
         return tuple(load_machines(nodes)[0])
     return parse_cluster(DEFAULT_CLUSTER if cluster is None else cluster)
-
-
-def _write(trace: Trace, jobs: Path | None, nodes: Path | None) -> list[str]:
-    """Write the files; return a line of text for each."""
-    from dovetail.sim.jobs_file import write_jobs, write_machines
-
-    for path in (jobs, nodes):
-        if path is not None:
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise Refused(f"{path.parent}: cannot be made: {error.strerror or error}") from error
-    written = []
-    if jobs is not None:
-        write_jobs(jobs, trace.jobs)
-        written.append(f"jobs      {jobs}")
-    if nodes is not None:
-        write_machines(nodes, trace.machines)
-        written.append(f"nodes     {nodes}")
-    return written
-
-
-def _summary(trace: Trace) -> list[str]:
-    from dovetail.sim.summary import summarise
-
-    found = summarise(trace)
-    load = "" if found.load is None else f", load {found.load:.2f}"
-    mix = " · ".join(f"{count:,} {size}" for size, count in found.sizes.items())
-    tenants = " · ".join(f"{count:,} {tenant}" for tenant, count in list(found.tenants.items())[:8])
-    more = f" · {len(found.tenants) - 8} more" if len(found.tenants) > 8 else ""
-    return [
-        f"{found.jobs:,} jobs of {found.pods:,} pods, {found.gpu_hours:,.0f} GPU-hours, arriving in "
-        f"{found.hours:,.1f} h on {found.machines:,} nodes with {found.gpus:,} GPUs{load}",
-        f"sizes     {mix}",
-        f"tenants   {tenants}{more}",
-        f"special   {found.gangs:,} gangs · {found.constrained:,} name GPU models",
-    ]

@@ -10,12 +10,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dovetail.kube.files.decode import WITHOUT_NAMESPACE
 from dovetail.kube.files.documents import Document
-from dovetail.model.order import natural
+from dovetail.model.order import numbered
 
 Json = dict[str, Any]
 SEAL = "dovetail.dev/seal"  # it holds for the old names only
@@ -57,12 +57,12 @@ class _NewNames:
                 labels = meta.get("labels", {})
                 values.update(value for key, value in labels.items() if not READ_BY_US.fullmatch(key))
         namespaces.discard("")
-        self.namespaces = _numbered("ns", namespaces)
-        self.pods = {where: _numbered("pod", found) for where, found in pods.items()}
+        self.namespaces = numbered("ns", namespaces)
+        self.pods = {where: numbered("pod", found) for where, found in pods.items()}
         every_pod = {name for found in pods.values() for name in found}
-        self.others = _numbered("object", others - every_pod)
-        self.values = _numbered("value", values)
-        self.images = _numbered("image", {_image_name(image) for one in documents for image in _images(one.body)})
+        self.others = numbered("object", others - every_pod)
+        self.values = numbered("value", values)
+        self.images = numbered("image", {_image_name(image) for one in documents for image in _images(one.body)})
         self.claims = {  # (namespace, name) -> new name, of claims that pods own
             (_namespace(one.body), one.name): _ephemeral(one.name, _namespace(one.body), owner["name"], self)
             for one in documents
@@ -85,12 +85,6 @@ class _NewNames:
         if key == NAMESPACE_LABEL:
             return self.namespaces.get(value, value)
         return self.tokens(value) if READ_BY_US.fullmatch(key) else self.values.get(value, value)
-
-
-def _numbered(stem: str, names: Iterable[str]) -> dict[str, str]:
-    ordered = sorted(names, key=natural)
-    digits = len(str(len(ordered)))
-    return {name: f"{stem}-{number:0{digits}}" for number, name in enumerate(ordered, 1)}
 
 
 def _namespace(body: Json) -> str:

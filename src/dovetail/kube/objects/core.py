@@ -176,6 +176,7 @@ class PodSpec(Struct, frozen=True):
 
 class Terminated(Struct, frozen=True):
     exit_code: int = 0
+    finished_at: str = ""
 
 
 class ContainerState(Struct, frozen=True):

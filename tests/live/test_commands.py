@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from dovetail.sim.load import load_trace
 from tests.live.commands import Commands, grant_viewer
 from tests.live.dovetail_process import scheduling
 from tests.live.test_scheduling import placed, reason
@@ -106,6 +107,64 @@ def test_a_plan_of_the_snapshot_is_the_plan_of_the_cluster(commands: Commands, b
     once, again = gzip.decompress(path.read_bytes()).splitlines(), (tmp_path / "again.json").read_bytes().splitlines()
     assert once[2:] == again[2:]  # the first item has the time
     assert commands.json("get", "gpus", "-f", str(path)) == commands.json("get", "gpus")
+
+
+def test_other_policies_are_tried_on_the_cluster_as_on_its_snapshot(
+    commands: Commands, busy: Client, tmp_path: Path
+) -> None:
+    path = tmp_path / "cluster.json.gz"
+    commands.run("snapshot", "-o", str(path))
+    found = commands.json("compare", "--live", "--policy", "binpack/binpack,fgd")
+    assert found == commands.json("compare", "-f", str(path), "--policy", "binpack/binpack,fgd")
+    assert found["pods"]["placedAnew"] == 3
+    assert found["pods"]["waiting"] == 2
+    assert [one["policy"] for one in found["policies"]] == ["own", "binpack/binpack", "fgd"]
+    for one in found["policies"]:
+        # Two whole cards and a part of a third, whatever the policy. No card has the memory that `big` wants, and no
+        # node has three cards.
+        assert (one["anew"]["placed"], one["anew"]["pending"], one["anew"]["waits"]) == (3, 2, [])
+        assert one["anew"]["gpus"]["wholeFree"] == 1
+        assert one["anew"]["gpuMemoryMib"] == {"used": 2 * 15360 + 4096, "total": 4 * 15360}
+        assert (one["waiting"]["placed"], one["waiting"]["pending"]) == (0, 2)
+    table = commands.run("compare", "--live", "--policy", "fgd").splitlines()
+    assert table[0] == "2 nodes with 4 GPUs · placed anew: 3 pods · waiting: 2"
+
+
+def test_the_history_of_the_cluster_becomes_a_trace(commands: Commands, busy: Client, tmp_path: Path) -> None:
+    early, out = tmp_path / "early.json", tmp_path / "history"
+    commands.run("snapshot", "-o", str(early))
+    busy.delete("Pod", "whole-0", gracePeriodSeconds=0)
+    busy.wait_until(lambda: busy.find("Pod", "whole-0") is None, "whole-0 is gone", 60)
+    done = objects.pod("done", WHOLE)
+    done["spec"] |= {"nodeName": "a", "schedulerName": "else"}
+    busy.create(done)
+    said = {"exitCode": 0, "startedAt": "2026-01-01T10:00:00Z", "finishedAt": "2099-01-01T10:00:00Z"}
+    container = {
+        "name": done["spec"]["containers"][0]["name"],
+        "image": "i",
+        "imageID": "i",
+        "state": {"terminated": said},
+    }
+    status = {"phase": "Succeeded", "containerStatuses": [{**container, "ready": False, "restartCount": 0}]}
+    busy.patch("Pod", "done", {"status": status}, subresource="status")
+    commands.run("trace", "import", "-f", str(early), "--live", "-o", str(out))
+    trace, problems = load_trace(out / "nodes.csv", out / "jobs.csv")
+    assert problems == []
+    jobs = {job.name: job for job in trace.jobs}
+    assert set(jobs) == {f"default/{name}" for name in ("whole-0", "whole-1", "part", "big", "three", "done")}
+    assert [(one.name, one.gpus, one.gpu_memory_mib) for one in trace.machines] == [("a", 2, 15360), ("b", 2, 15360)]
+    assert (jobs["default/part"].gpu_milli, jobs["default/part"].gpu_memory_mib) == (300, 4096)
+    assert jobs["default/three"].gpus == 3
+    assert (jobs["default/done"].duration or 0) > 72 * 365 * 86_400  # to 2099
+    details = json.loads((out / "import.json").read_text())
+    assert "default/whole-0" not in details["unfinished"]
+    assert {"default/whole-1", "default/part", "default/big", "default/three"} == set(details["unfinished"])
+    missing = {one["why"]: one["objects"] for one in details["remarks"]}
+    assert missing["missing in a later dump: it ends when it was last seen"] == ["default/whole-0"]
+    files = ("--nodes", str(out / "nodes.csv"), "--pods", str(out / "jobs.csv"), "--mode", "time", "--policy", "fgd")
+    result = commands.json("replay", *files)
+    # `big` wants more memory than a card has, and `three` more cards than a node: both wait here too.
+    assert (result["jobs"], result["finished"], result["never_placed"]) == (6, 4, 2)
 
 
 def test_no_secret_is_in_a_snapshot(commands: Commands, api: Client, tmp_path: Path) -> None:

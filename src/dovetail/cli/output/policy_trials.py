@@ -20,7 +20,7 @@ from dovetail.whatif.policy_trials import (
 
 Json = dict[str, Any]
 TODAY = "today"
-MOST_PODS_IN_LINE = 8  # pods in one line of text
+MOST_PODS_NAMED = 8  # for each policy
 WHY_KEPT = {
     KeepsNode.OTHER_SCHEDULER: "of other schedulers",
     KeepsNode.DAEMON_SET: "of DaemonSets",
@@ -133,12 +133,15 @@ def _against(value: int, today: int) -> str:
 
 
 def _changes(name: str, outcome: TrialOutcome) -> Iterator[str]:
+    """The pods that would run and do not today, and those that run today and would wait, with the reason."""
     if outcome.starts:
         yield f"{name}: {_named(outcome.starts)} would run"
-    if outcome.waits:
-        yield f"{name}: {_named(outcome.waits)} would wait"
+    for one in outcome.waits[:MOST_PODS_NAMED]:
+        yield f"{name}: {one.pod.key} would wait: {why_pending(one)}"
+    if len(outcome.waits) > MOST_PODS_NAMED:
+        yield f"{name}: {len(outcome.waits) - MOST_PODS_NAMED:,} more would wait; -o json names them"
 
 
 def _named(pods: Sequence[PlannedPod]) -> str:
-    names = ", ".join(one.pod.key for one in pods[:MOST_PODS_IN_LINE])
-    return names if len(pods) <= MOST_PODS_IN_LINE else f"{names} and {len(pods) - MOST_PODS_IN_LINE:,} more"
+    names = ", ".join(one.pod.key for one in pods[:MOST_PODS_NAMED])
+    return names if len(pods) <= MOST_PODS_NAMED else f"{names} and {len(pods) - MOST_PODS_NAMED:,} more"

@@ -176,6 +176,19 @@ def test_a_namespace_of_which_a_dump_has_no_pod_is_not_in_that_dump(run: Run, fo
     assert whys(details, "remarks") == {}
 
 
+def test_a_snapshot_has_the_pods_of_all_namespaces(run: Run, folder: Path) -> None:
+    dumped("early.json", *machines("11:00:00"), lived("ran", WHOLE, "10:00:00", "10:00:00"))
+    marker = {"apiVersion": "dovetail.dev/v1", "kind": "Snapshot", "metadata": {"name": "cluster"}}
+    other = lived("other", WHOLE, "10:30:00", "10:30:00", namespace="web")
+    dumped("late.json", {**marker, "taken": f"{DAY}13:00:00Z"}, *machines("12:59:00"), other)
+    trace, details = taken(run, "-f", "early.json", "-f", "late.json")
+    assert {name: job.duration for name, job in jobs_of(trace).items()} == {
+        "ml/ran": 60 * 60,  # last seen at 11:00; the snapshot of 13:00 has no pod of its namespace
+        "web/other": 150 * 60,
+    }
+    assert details["unfinished"] == ["web/other"]
+
+
 def test_pods_of_one_name_are_different_jobs(run: Run, folder: Path) -> None:
     pods = [
         lived("db-0", WHOLE, "10:00:00", "10:00:00", "10:10:00", uid="one"),

@@ -70,6 +70,12 @@ class _Dump(NamedTuple):
     taken: float
     source: str
     documents: tuple[Document, ...]
+    namespaces: frozenset[str]  # of its pods
+    whole: bool  # it is known to have the pods of all namespaces
+
+    def covers(self, namespace: str) -> bool:
+        """Whether a pod of this namespace that is not in it did not exist then."""
+        return self.whole or len(self.namespaces) > 1 or namespace in self.namespaces
 
 
 class _LeftOut(ValueError):
@@ -84,20 +90,16 @@ def merged(
     result = MergedDumps()
     newest: dict[tuple[str, ...], Document] = {}  # of everything but pods
     pods: dict[str, tuple[Document, float]] = {}  # UID -> its newest form, and when it was seen
-    covers: list[tuple[float, frozenset[str]]] = []  # when a dump was made, and namespaces of its pods
     for dump in dumps:
-        spaces = set()
         for one in dump.documents:
             if one.kind == "Pod":
                 pods[_uid(one)] = (one, dump.taken)
-                spaces.add(_namespace(one))
             elif one.kind not in MAKE_PODS:
                 newest[one.group, one.kind, _namespace(one), one.name] = one
-        covers.append((dump.taken, frozenset(spaces)))
     names: dict[str, int] = {}
     waiting = []
     for uid, (document, seen) in sorted(pods.items(), key=lambda item: _age(item[1][0], item[0])):
-        missing = any(taken > seen and (len(spaces) > 1 or _namespace(document) in spaces) for taken, spaces in covers)
+        missing = any(dump.taken > seen and dump.covers(_namespace(document)) for dump in dumps)
         try:
             result.times[uid] = read = _times(document, seen, missing, problems)
         except _LeftOut as error:
@@ -116,10 +118,9 @@ def _dumps(documents: Sequence[Document], problems: Problems, now: float | None)
         by_source.setdefault(one.place.rpartition("#")[0], []).append(one)
     for source, found in by_source.items():
         marked = snapshot.marked(found, problems)
-        taken = marked.markers[0].time if marked.markers else None
-        if not source and now is not None:
-            taken = now
-        yield _Dump(_latest(found) if taken is None else taken, source, marked.documents)
+        taken = marked.markers[0].time if marked.markers else None if source else now
+        spaces = frozenset(_namespace(one) for one in marked.documents if one.kind == "Pod")
+        yield _Dump(_latest(found) if taken is None else taken, source, marked.documents, spaces, taken is not None)
 
 
 def _latest(documents: Collection[Document]) -> float:

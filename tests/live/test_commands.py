@@ -139,14 +139,9 @@ def test_the_history_of_the_cluster_becomes_a_trace(commands: Commands, busy: Cl
     done["spec"] |= {"nodeName": "a", "schedulerName": "else"}
     busy.create(done)
     said = {"exitCode": 0, "startedAt": "2026-01-01T10:00:00Z", "finishedAt": "2099-01-01T10:00:00Z"}
-    container = {
-        "name": done["spec"]["containers"][0]["name"],
-        "image": "i",
-        "imageID": "i",
-        "state": {"terminated": said},
-    }
-    status = {"phase": "Succeeded", "containerStatuses": [{**container, "ready": False, "restartCount": 0}]}
-    busy.patch("Pod", "done", {"status": status}, subresource="status")
+    ended = {"name": "main", "image": "i", "imageID": "i", "ready": False, "restartCount": 0}
+    status = {"phase": "Succeeded", "containerStatuses": [{**ended, "state": {"terminated": said}}]}
+    busy.patch("Pod", "done", {"status": status}, part="status")
     commands.run("trace", "import", "-f", str(early), "--live", "-o", str(out))
     trace, problems = load_trace(out / "nodes.csv", out / "jobs.csv")
     assert problems == []

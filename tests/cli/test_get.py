@@ -169,3 +169,27 @@ def test_without_a_cluster_the_message_says_what_to_do(run: Run, monkeypatch: py
     assert "-f FILE" in done.stderr
     assert run("plan").exit_code == 2
     assert run("get", "gpus", "-w", *EXAMPLE).exit_code == 2
+
+
+def test_a_gang_of_which_all_members_run_has_the_topology_of_its_pod_group(run: Run) -> None:
+    group = {
+        "apiVersion": "scheduling.x-k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "annotations": {"dovetail.dev/topology-required": "topology.kubernetes.io/rack"}},
+        "spec": {"minMember": 2},
+    }
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"g-{n}", "labels": {"scheduling.x-k8s.io/pod-group": "g"}},
+            "spec": {"nodeName": "gpu-l4-1", "containers": [{"name": "c"}]},
+            "status": {"phase": "Running"},
+        }
+        for n in range(2)
+    ]
+    given = "\n---\n".join(yaml.safe_dump(one) for one in (group, *pods))
+    done = run("get", "gangs", *EXAMPLE, "-f", "-", "-o", "json", stdin=given)
+    found = json.loads(done.stdout)["items"]
+    assert [(one["name"], one["bound"], one["minimum"]) for one in found] == [("g", 2, 2)]
+    assert "topology.kubernetes.io/rack" in found[0]["topology"]

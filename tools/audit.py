@@ -115,7 +115,7 @@ def from_pip_audit() -> list[Finding]:
             packages = json.loads(done.stdout)["dependencies"]
         except (ValueError, KeyError, TypeError):
             said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-            raise NoDatabase(f"pip-audit found nobody to ask: {said[:300]}") from None
+            raise NoDatabase(f"pip-audit found no database: {said[:300]}") from None
         for one in packages:
             for known in one.get("vulns", ()):
                 text = str(known.get("description", "")).strip().partition("\n")[0][:120]

@@ -138,4 +138,4 @@ def test_the_exit_code_says_whether_anybody_was_asked(
     assert audit.main([str(tmp_path)]) == 1
     monkeypatch.setattr(sys, "executable", "/bin/false")  # as where pip-audit is not installed
     assert audit.main([]) == 3
-    assert "pip-audit found nobody to ask" in capsys.readouterr().err
+    assert "pip-audit found no database" in capsys.readouterr().err

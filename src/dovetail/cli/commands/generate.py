@@ -36,7 +36,7 @@ HELP_TEXTS = {
     "median_seconds": "Half of the jobs run shorter.",
     "sigma": "How far durations spread (lognormal): 0 = all equal, 1.9 = a few take most of the time.",
     "longest_seconds": "No job runs longer.",
-    "rhythm": "Day and night: 0 = none, 1 = nobody comes in the small hours. Traces begin at midnight.",
+    "rhythm": "Day and night: 0 = none, 1 = no pod comes in the small hours. Traces begin at midnight.",
     "bursts": "Share of the jobs that come in bursts of equal ones.",
     "burst_size": "Jobs in a burst, on average.",
     "tenants": "How many; the first has the most jobs, each prefers another kind.",

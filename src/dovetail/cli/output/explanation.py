@@ -109,7 +109,7 @@ def _where(answer: ExplainedPod) -> Iterator[str]:
         compute = f", {card['compute_milli'] // 10} % compute" if card["compute_milli"] else ""
         yield f"  GPU   {which}  {card_mib(card['memory_mib'])}{compute}  container {card['container']}"
     if answer.running is not None and answer.running.shares is None and answer.pod.wants_devices:
-        yield "  GPU   nobody wrote down which; plans assume the first that fit"
+        yield "  GPU   no record says which; plans assume the first that fit"
 
 
 def _runners_up(answer: ExplainedPod, wide: bool) -> Iterator[str]:

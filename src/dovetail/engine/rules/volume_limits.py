@@ -139,7 +139,7 @@ class VolumeLimits:
     def _limit(self, driver: str) -> Ints | None:
         """By row; None if no node limits the driver.
 
-        Built for drivers that a claim asks about: a node may name drivers that nobody else has.
+        Built for drivers that a claim asks about: a node may name drivers that no other node has.
         """
         if driver not in self._most:
             rows = self._places.row_of

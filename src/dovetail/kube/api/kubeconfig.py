@@ -321,7 +321,7 @@ def _check_user(me: str, who: KubeconfigUser) -> None:
         )
     if plugin is not None and plugin.interactive_mode == "Always":
         raise KubeconfigError(
-            f"{me}.user.exec.interactiveMode: is Always, but nobody is there to answer; use another plugin"
+            f"{me}.user.exec.interactiveMode: is Always, but there is no terminal to answer on; use another plugin"
         )
 
 

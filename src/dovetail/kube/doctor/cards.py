@@ -110,7 +110,7 @@ def _tainted(survey: Survey) -> Iterator[Finding]:
 
 
 def _without_enforcer(survey: Survey) -> Iterator[Finding]:
-    """Nodes with cards that nobody offers, and shares of cards where only whole cards can be enforced."""
+    """Nodes with cards that no resource offers, and shares of cards where only whole cards can be enforced."""
     sources = {node.metadata.name: node for node in survey.nodes}
     for use in survey.seen.uses:
         label = next((name for name in GPU_LABELS if use.node.labels.get(name) in YES), "")

@@ -30,7 +30,7 @@ class Desk:
         self._driver, self._keep = driver, keep_seconds
         self._until: dict[str, float] = {}  # uid -> the end of its reservation
         self.made = 0  # reservations
-        self.expired = 0  # reservations that nobody asked for
+        self.expired = 0  # reservations that no /bind asked for
         driver.asked = self
 
     @property

@@ -65,7 +65,7 @@ class Options:
     peer_namespaces: tuple[str, ...] = ()  # namespaces, beside `namespace`, whose Leases of other Dovetails are trusted
     terms: Terms = TERMS
     hami_lock: str = "auto"
-    hami_lock_seconds: float = OLD  # after which a lock that nobody clears is taken over
+    hami_lock_seconds: float = OLD  # after which a lock that is not cleared is taken over
     at_once: int = 64  # Bindings under way at the same time
     settle_seconds: float = SETTLE_SECONDS  # until GPUs that only a count reports are trusted
     audit_seconds: float = AUDIT_SECONDS  # between two audits of the ledger; 0 = only after faults

@@ -163,7 +163,7 @@ def _packing(study: Study[R], colours: Colours, when: str) -> Html:
             idle = mean([use.idle for use in uses]) if uses else 0.0
             cells.append(tables.filled(amount(full, "%"), f"{decimals(idle, 0)} idle", full))
         rows.append((f"{model or 'GPU'} × {study.first.models[model].gpus:,}", cells))
-    note = "How full the GPUs of each model are, and how many of them nobody uses. Mean over seeds."
+    note = "How full the GPUs of each model are, and how many of them no pod uses. Mean over seeds."
     return _section(
         f"Packing by GPU model, {when}, % of its GPU capacity",
         note,

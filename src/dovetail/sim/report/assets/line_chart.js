@@ -94,7 +94,7 @@ function drawAxes(svg, spec, view, at) {
   if (at.width > 660 && view.band) svg.append(make("text", { x: at.edge.left, y: at.height - 6 }, view.band));
 }
 
-/** What somebody who does not see the chart is told: where every curve ends. */
+/** The text for a reader who does not see the chart: where every curve ends. */
 function spoken(spec, view) {
   const ends = view.lines.map((line) => `${line.name} ${valueText(line.mean[line.mean.length - 1], view)}`);
   return `${spec.label}. In the end: ${ends.join(", ")}`;

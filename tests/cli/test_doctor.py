@@ -221,3 +221,9 @@ def test_help_names_every_check(run: Run) -> None:
 def test_a_cluster_that_cannot_be_reached_is_refused(run: Run, tmp_path: Path) -> None:
     result = run("doctor", "--kubeconfig", tmp_path / "none")
     assert result.exit_code == 2
+
+
+def test_a_number_beyond_64_bits_is_looked_at_like_any_other(run: Run, tmp_path: Path) -> None:
+    """A plan says that Kubernetes cannot hold it; doctor has no check of requests, and must not fail by it."""
+    huge = pod("huge", container({GPU: 10**26}), meta={"namespace": "ml", "uid": "u"}, schedulerName="dovetail")
+    assert found(run, tmp_path, THERE, huge) == (0, [])

@@ -37,3 +37,23 @@ async def test_a_request_that_misses_the_end_of_the_process_does_not_hold_it_up(
         async with certificate.kept_fresh(Logged()):
             await server.asked.wait()
     assert (server.missed, patience.expired()) == (1, False)
+
+
+class OddServer:
+    """Answers with the login page of a proxy."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def get(self, path: str) -> bytes:
+        self.asked += 1
+        return b"<html>Log in</html>"
+
+
+async def test_an_answer_that_cannot_be_read_does_not_end_the_renewal() -> None:
+    server, log = OddServer(), Logged()
+    certificate = OwnCertificate(cast(Api, server), OPTIONS, log)
+    async with certificate.kept_fresh(log), asyncio.timeout(30):
+        while server.asked < 3:
+            await asyncio.sleep(0)
+    assert len([line for line in log if "the webhook's own certificate" in line]) == 1

@@ -112,6 +112,8 @@ def examine(asked: Examination, doing: Doing = lambda what: None) -> Examined:
         raise Refused(*(str(problem) for problem in error.problems)) from error
     except (KubeconfigError, ApiError) as error:
         raise Refused(str(error)) from error
+    except msgspec.MsgspecError as error:
+        raise Refused(f"an answer of the API server cannot be read: {error}; is this its address?") from error
     if not found.nodes and not found.pods:
         raise Refused(
             "there is nothing to examine: the input holds neither nodes nor pods", *map(str, problems.found())

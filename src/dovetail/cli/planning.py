@@ -99,9 +99,9 @@ def read_sources(
     try:
         settings = with_vendors(settings, asked.device_config or config.device_config, problems)
         input_ = sources(settings, problems)
-        if not input_.documents:
+        if not input_.documents and not input_.complete:
             problems.stop_if_fatal()
-            raise Refused("there is nothing to plan:", *(str(problem) for problem in problems.found()))
+            raise Refused("the input holds no objects:", *(str(problem) for problem in problems.found()))
         settings = input_.settings(settings)
         given = cluster.load(input_.documents, settings, problems, everything=input_.complete)
     except InputError as error:

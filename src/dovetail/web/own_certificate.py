@@ -87,7 +87,7 @@ class OwnCertificate(Certificate):
                 self._is_served = True
                 self._log(f"the webhook serves its own certificate: {generation!r}")
             self._said = ""
-        except (ApiError, BadCertificate, UnreadableSecret) as error:
+        except (ApiError, BadCertificate, UnreadableSecret, msgspec.MsgspecError) as error:
             text = f"the webhook's own certificate: {error}; see {OWN_CERTIFICATE_MANIFEST}"
             if text != self._said:
                 self._said = text

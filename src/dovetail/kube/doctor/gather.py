@@ -30,6 +30,7 @@ from dovetail.kube.doctor.webhooks import SERVICE_NAME, WEBHOOK_KINDS, WEBHOOK_S
 from dovetail.kube.live.lease import ROOT, Lease, Marks
 from dovetail.kube.live.pod_group_watches import OTHER_KINDS, WATCHED_POD_GROUPS
 from dovetail.kube.live.queue_watches import WATCHED_QUEUES
+from dovetail.kube.live.server_version import version_in
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import printable
 from dovetail.kube.objects.queues import QUEUE_KINDS
@@ -122,11 +123,7 @@ async def gather(
 
 
 async def _version(api: Api) -> tuple[int, int] | None:
-    said = msgspec.json.decode(await api.get("/version"))
-    try:
-        return int(said["major"]), int(said["minor"].rstrip("+"))
-    except (KeyError, ValueError, TypeError, AttributeError):
-        return None
+    return version_in(await api.get("/version"))
 
 
 class _GroupVersion(msgspec.Struct, frozen=True):

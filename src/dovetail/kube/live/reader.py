@@ -91,7 +91,7 @@ class PodReader:
         self.tolerances: dict[str, Tolerance] = {}  # by PriorityClass; its mirror fills it
         self.nodes: Mapping[str, Node] = {}  # by name, likewise
         self.group_facts: dict[str, GroupFacts] = {}  # by key of a PodGroup, likewise
-        self._encode = msgspec.msgpack.Encoder().encode
+        self._encoder = msgspec.msgpack.Encoder()
         rows = self._default.vendors.rows
         domains = {name.partition("/")[0] + "/" for row in rows for name in (row.count or row.memory,) if "/" in name}
         self._prefixes = (*ANNOTATIONS, *sorted(domains))
@@ -211,6 +211,13 @@ class PodReader:
         found = Found(f"Node {name}", "Node", "", "", name, source)
         reading = read_node(found, self._default.vendors, problems)
         return reading, created(source.metadata, found.where, Problems()), problems.found()
+
+    def _encode(self, what: object) -> bytes:
+        """Bytes that differ where `what` differs."""
+        try:
+            return self._encoder.encode(what)
+        except OverflowError:  # a number beyond 64 bits, which a file can hold, and the API server's answers cannot
+            return repr(what).encode(errors="backslashreplace")
 
     def gist(self, source: objects.Node) -> bytes:
         """A digest of everything that `node` reads. A heartbeat does not change it. Much faster than reading."""

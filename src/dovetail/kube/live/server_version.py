@@ -26,8 +26,16 @@ async def server_version(api: Api, tell: Callable[[ApiError], None]) -> tuple[in
         except Forbidden as error:
             raise Unavailable(error.message, code=error.code) from error
 
-    said = msgspec.json.decode(await retrying(ask, tries=8, tell=tell), type=_Version)
+    found = version_in(await retrying(ask, tries=8, tell=tell))
+    if found is None:
+        raise ApiError("GET /version: the answer holds no version of Kubernetes; is this the address of an API server?")
+    return found
+
+
+def version_in(body: Json) -> tuple[int, int] | None:
+    """The major and minor version in the answer to GET /version; None = it holds none."""
     try:
+        said = msgspec.json.decode(body, type=_Version)
         return int(said.major), int(said.minor.rstrip("+"))
-    except ValueError:
-        raise ApiError(f"the server's version {said.major}.{said.minor} cannot be read") from None
+    except (msgspec.MsgspecError, ValueError):
+        return None

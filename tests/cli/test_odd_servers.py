@@ -1,0 +1,93 @@
+"""Commands on something that is no API server, or an empty one: what is said, and how they end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from tests.cli.conftest import Run
+
+LOGIN = b"<html>Log in</html>"
+EMPTY = b'{"kind": "List", "metadata": {}, "items": []}'
+Serve = Callable[[bytes], Path]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Answer every request with this body; returns a kubeconfig."""
+    servers: list[ThreadingHTTPServer] = []
+
+    def started(body: bytes) -> Path:
+        class Answers(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                self.do_GET()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, *_: object) -> None:
+                """The command has ended before it read all answers."""
+
+        server = Server(("127.0.0.1", 0), Answers)
+        servers.append(server)
+        Thread(target=server.serve_forever, daemon=True).start()
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+            "users": [{"name": "u", "user": {}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "c",
+        }
+        path = tmp_path / "kubeconfig"
+        path.write_text(json.dumps(config), encoding="utf-8")
+        return path
+
+    yield started
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    "words", [("get", "gpus"), ("snapshot",), ("plan", "--live"), ("top", "--once"), ("doctor",), ("shadow",)]
+)
+@pytest.mark.parametrize("body", [LOGIN, b"[]", b"12"])
+def test_an_answer_that_is_no_api_servers_is_said(words: tuple[str, ...], body: bytes, run: Run, serve: Serve) -> None:
+    """A login page of a proxy, for example: it comes with status 200."""
+    result = run(*words, "--kubeconfig", serve(body))
+    assert result.exit_code == 2
+    assert "GET /" in result.stderr
+
+
+@pytest.mark.parametrize("words", [("doctor",), ("doctor", "--from", "hami")])
+def test_doctor_says_that_an_answer_cannot_be_read(words: tuple[str, ...], run: Run, serve: Serve) -> None:
+    """Lists without items, and a Service without metadata."""
+    result = run(*words, "--kubeconfig", serve(b"{}"))
+    assert result.exit_code == 2
+    assert "an answer of the API server cannot be read" in result.stderr
+
+
+def test_an_empty_cluster_is_no_mistake(run: Run, serve: Serve) -> None:
+    there = ("--kubeconfig", serve(EMPTY))
+    listed = run("get", "gpus", *there)
+    assert (listed.exit_code, listed.stdout) == (0, "")
+    assert "nothing found" in listed.stderr
+    assert run("top", "--once", *there).stdout.startswith("0 nodes · 0 GPUs, 0 free")
+    planned = run("plan", "--live", *there)
+    assert (planned.exit_code, "0 pods" in planned.stdout) == (0, True)
+    assert run("doctor", *there).exit_code == 2

@@ -14,6 +14,7 @@ from dovetail.kube.live.metrics.hami import (
     OLD_POD_METRICS,
     POD_METRICS,
 )
+from dovetail.kube.live.metrics.hami_quotas import OLD_QUOTA_USED, QUOTA_LIMIT, QUOTA_USED
 from dovetail.kube.live.metrics.table import GROUPS, Metric
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "metrics.md"
@@ -34,6 +35,9 @@ def hami_table() -> str:
     for metric, before in zip((*CARD_METRICS, *POD_METRICS), old, strict=True):
         labels = ", ".join(f"`{label}`" for label in metric.labels)
         lines.append(f"| `{metric.name}` | `{before.name}` | {labels} | {metric.help} |")
+    for metric, name in ((QUOTA_USED, f"`{OLD_QUOTA_USED.name}`"), (QUOTA_LIMIT, "")):
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        lines.append(f"| `{metric.name}` | {name} | {labels} | {metric.help} |")
     for metric in (CARDS_LEFT_OUT, CONTAINERS_LEFT_OUT):
         lines.append(f"| `{metric.name}` | | | {metric.help} |")
     return "\n".join((*lines, "", ""))

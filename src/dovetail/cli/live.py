@@ -27,6 +27,7 @@ from dovetail.kube.api.errors import ApiError
 from dovetail.kube.api.kubeconfig import KubeconfigError, find
 from dovetail.kube.conversion.measured import SERIES_LABELS, Labels
 from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.conversion.vendors import Vendors
 from dovetail.kube.journal.recorder import NoJournal
 from dovetail.kube.journal.writer import MIB, Limits
 from dovetail.kube.live import heap
@@ -76,7 +77,8 @@ def run(asked: LiveOptions, beside: Beside | None = None) -> int:
         log(doubt, max(WARNING, Level[asked.log_level.upper()]))  # printed at every level
     options = _options(asked, config, settings, profiles)
     try:
-        observed = ObservedOptions(hami_metrics_options(config, asked.hami_metrics), beside, config.tracing)
+        hami = hami_metrics_options(config, asked.hami_metrics, settings.vendors)
+        observed = ObservedOptions(hami, beside, config.tracing)
         return asyncio.run(_serve(asked, Credentials(connection, environ=os.environ), options, observed, log))
     except (ApiError, KubeconfigError) as error:
         raise Refused(str(error)) from error
@@ -163,10 +165,10 @@ class ObservedOptions:
     tracing: TracingConfig
 
 
-def hami_metrics_options(config: Config, wanted: str | None) -> HamiMetricsOptions:
+def hami_metrics_options(config: Config, wanted: str | None, vendors: Vendors) -> HamiMetricsOptions:
     """`wanted`: off, on or legacy of the command line, which goes before the configuration."""
     word = wanted or config.metrics.hami
-    return HamiMetricsOptions(word != "off", word == "legacy", config.metrics.hami_cards)
+    return HamiMetricsOptions(word != "off", word == "legacy", config.metrics.hami_cards, vendors)
 
 
 async def _serve(

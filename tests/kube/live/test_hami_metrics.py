@@ -10,7 +10,7 @@ from dovetail.kube.live.known import Known, Stand
 from dovetail.kube.live.metrics.hami import HamiMetrics, HamiMetricsOptions
 from dovetail.model.decision import Share
 from dovetail.model.events import NodeChanged, PodGone, PodObserved
-from dovetail.model.pod import RunningPod
+from dovetail.model.pod import Quota, RunningPod
 from tests.builders import ask, card, node, pod
 from tests.kube.live.metric_service import engine, metrics, sample, service
 
@@ -106,7 +106,7 @@ def test_kept_text_follows_every_change() -> None:
     def same() -> str:
         fresh = HamiMetrics(ON)
         for one in (kept, fresh):
-            asyncio.run(one.update(made.ledger, pods.values()))
+            asyncio.run(one.update(made.ledger, made.quotas, pods.values()))
         assert list(kept.lines()) == list(fresh.lines())
         return "\n".join(kept.lines())
 
@@ -127,3 +127,29 @@ def test_names_of_tenants_and_nodes_are_escaped() -> None:
     text = metrics(service(made), ON)
     assert 'device_uuid="GPU-\\"\\n\\\\"' in text
     assert 'device_type="x\\"}"' in text
+
+
+def test_limits_of_namespaces_are_those_that_kubernetes_does_not_count() -> None:
+    """Of 6,000 and 5,000 MiB and 50 % the pod holds 2,000 MiB and 25.5 %. A limit on pods is not HAMi's."""
+    made, pods = _one_card()
+    for quota in (
+        Quota("default", "large", {"pods": 4}, {"NVIDIA": 6000}, {"NVIDIA": 500}),
+        Quota("default", "small", {}, {"NVIDIA": 5000}),
+        Quota('odd"', "none", {}, {"MLU": 1000}),
+    ):
+        made.quotas.set(quota)
+    text = metrics(service(made, pods), HamiMetricsOptions(enabled=True, legacy=True))
+    where, old = 'zone="vGPU",namespace="default",quota_name=', 'zone="vGPU",quotanamespace="default",quotaName='
+    for series, value in {
+        f'hami_resource_quota_used{{{where}"nvidia.com/gpumem",limit="5000"}}': 2000,
+        f'hami_resource_quota_used{{{where}"nvidia.com/gpucores",limit="50"}}': 25,
+        f'hami_resource_quota_limit{{{where}"nvidia.com/gpumem"}}': 5000,
+        f'hami_resource_quota_limit{{{where}"nvidia.com/gpucores"}}': 50,
+        'hami_resource_quota_limit{zone="vGPU",namespace="odd\\"",quota_name="cambricon.com/mlu.smlu.vmemory"}': 1000,
+        f'QuotaUsed{{{old}"nvidia.com/gpumem",limit="5000"}}': 2000,
+    }.items():
+        assert sample(text, series) == value
+    assert text.count("hami_resource_quota_limit{") == 3
+    few = metrics(service(made, pods), HamiMetricsOptions(enabled=True, most_cards=1))
+    assert few.count("hami_resource_quota_limit{") == 1
+    assert "QuotaUsed" not in few

@@ -14,7 +14,10 @@ from math import ceil
 from typing import NamedTuple
 
 from dovetail.engine.ledger.ledger import Ledger
+from dovetail.engine.rights.quota import Quotas
+from dovetail.kube.conversion.vendors import DEFAULT_VENDORS, Vendors
 from dovetail.kube.live.known import Known
+from dovetail.kube.live.metrics.hami_quotas import HAMI_ZONE, Limits, quota_limits, quota_lines
 from dovetail.kube.live.metrics.table import Metric
 from dovetail.kube.live.metrics.text import escaped, written
 from dovetail.model.device import Device
@@ -26,7 +29,7 @@ MOST_CARD_SERIES = 10_000  # with series of their own, by default; as many for c
 PORTION_OF_NODES = 8  # written in one go: about a millisecond
 PORTION_OF_HOLDERS = 200
 MIB = 2**20
-HAMI_ZONE = 'zone="vGPU"'
+_IN_ZONE = f'zone="{HAMI_ZONE}"'
 _CARD = ("node", "device_uuid", "device_index", "device_type")
 _OLD_CARD = ("nodeid", "deviceuuid", "deviceidx", "devicetype")
 _POD = ("namespace", "node", "pod", "container_index", "device_uuid")
@@ -85,6 +88,7 @@ class HamiMetricsOptions:
     enabled: bool = False
     legacy: bool = False  # the names before HAMi 2.6, too: HAMi's --legacy-metrics
     most_cards: int = MOST_CARD_SERIES
+    vendors: Vendors = DEFAULT_VENDORS  # their names for resources
 
 
 class _NodeText(NamedTuple):
@@ -108,11 +112,13 @@ class HamiMetrics:
         self.pod_metrics = (*POD_METRICS, *(OLD_POD_METRICS if options.legacy else ()))
         self._nodes: dict[str, _NodeText] = {}  # by name
         self._pods: dict[str, _PodText] = {}  # by uid
+        self._limits: Limits = {}
         self.cards_left_out = self.holders_left_out = 0
 
-    async def update(self, ledger: Ledger, pods: Collection[Known]) -> None:
+    async def update(self, ledger: Ledger, quotas: Quotas, pods: Collection[Known]) -> None:
         await self._update_nodes(ledger)
         await self._update_pods(ledger, pods)
+        self._limits = await quota_limits(quotas.uses(), self._options.vendors, self._options.most_cards)
 
     async def _update_nodes(self, ledger: Ledger) -> None:
         kept: dict[str, _NodeText] = {}
@@ -149,14 +155,14 @@ class HamiMetrics:
         ratio = ceil(held[COMPUTE] / device.compute_milli * 100) if device.compute_milli else 0
         mib, uuid, kind = device.memory_mib, escaped(device.uuid), escaped(device.model)
         values = (mib * MIB, 100 if cores else 0, memory * MIB, held[SLOTS], ratio, memory * MIB, part)
-        labels = f'{HAMI_ZONE},node="{escaped(name)}",device_uuid="{uuid}",device_index="{device.index}"'
+        labels = f'{_IN_ZONE},node="{escaped(name)}",device_uuid="{uuid}",device_index="{device.index}"'
         size, limit, last = f'device_cores="{cores}",', f'device_memory_limit="{mib}",', f'device_type="{kind}"'
         ends = (f",{last}", f",{last}", f",{size}{last}", f",{last}", f",{last}", f",{size}{limit}{last}", "")
         found = _samples(CARD_METRICS, labels, ends, values)
         if not self._options.legacy:
             return found
         values = (mib * MIB, cores, memory * MIB, held[SLOTS], used_cores, memory * MIB, part)
-        labels = f'{HAMI_ZONE},nodeid="{escaped(name)}",deviceuuid="{uuid}",deviceidx="{device.index}"'
+        labels = f'{_IN_ZONE},nodeid="{escaped(name)}",deviceuuid="{uuid}",deviceidx="{device.index}"'
         size, limit, last = f'devicecores="{cores}",', f'devicememorylimit="{mib}",', f'devicetype="{kind}"'
         ends = (f",{last}", f",{last}", f",{size}{last}", f",{last}", f",{last}", f",{size}{limit}{last}", "")
         return (*found, *_samples(OLD_CARD_METRICS, labels, ends, values))
@@ -189,12 +195,12 @@ class HamiMetrics:
             size, uuid = whole.get(share.uuid, 0), escaped(share.uuid)
             memory, ratio = share.memory_mib * MIB, ceil(share.compute_milli / size * 100) if size else 0
             labels = '{},namespace="{}",node="{}",pod="{}",container_index="{}",device_uuid="{}"'.format(
-                HAMI_ZONE, *place, share.container, uuid
+                _IN_ZONE, *place, share.container, uuid
             )
             found = _samples(POD_METRICS, labels, ("", ""), (memory, ratio))
             if self._options.legacy:
                 labels = '{},podnamespace="{}",nodename="{}",podname="{}",containeridx="{}",deviceuuid="{}"'.format(
-                    HAMI_ZONE, *place, share.container, uuid
+                    _IN_ZONE, *place, share.container, uuid
                 )
                 found += _samples(OLD_POD_METRICS, labels, ("", ""), (memory, share.compute_milli // 10))
             lines.append(found)
@@ -204,6 +210,7 @@ class HamiMetrics:
         """Pieces of the page, by metric."""
         yield from _family(self.card_metrics, (one.texts for one in self._nodes.values()))
         yield from _family(self.pod_metrics, (one.texts for one in self._pods.values()))
+        yield from quota_lines(self._limits, self._options.legacy)
         for metric, count in ((CARDS_LEFT_OUT, self.cards_left_out), (CONTAINERS_LEFT_OUT, self.holders_left_out)):
             yield from (*_comments(metric), f"{metric.name} {count}")
 

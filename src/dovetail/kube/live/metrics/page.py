@@ -46,7 +46,7 @@ class Metrics:
         text = render({"dovetail_ready": float(self._is_ready()), **values(service, census), **more})
         if self._hami is None:
             return text
-        await self._hami.update(service.scheduler.ledger, service.mirror.pods.values())
+        await self._hami.update(service.scheduler.ledger, service.scheduler.quotas, service.mirror.pods.values())
         return "\n".join((text, *self._hami.lines()))
 
 

@@ -87,7 +87,7 @@ GROUPS: dict[str, tuple[Metric, ...]] = {
         ),
     ),
     "Waiting pods": (
-        Metric("dovetail_pods_waiting", "Pods that wait to be placed."),
+        Metric("dovetail_pods_waiting", "Pods and gangs that wait to be placed; a gang counts as one."),
         Metric(
             "dovetail_waiting_pods",
             "Pods without a node by the reason of their PodScheduled condition; `Queued`: no condition is written yet.",

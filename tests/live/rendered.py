@@ -21,8 +21,8 @@ FOLDERS = {
     for path in (*DEPLOY.glob("optional/*/kustomization.yaml"), *DEPLOY.glob("monitoring/kustomization.yaml"))
 }
 COMPONENTS = sorted(FOLDERS)
-# The extender replaces the scheduler; monitoring contains service-monitor.
-TOGETHER = [name for name in COMPONENTS if name not in ("extender", "service-monitor")]
+# The extender replaces the scheduler; monitoring contains service-monitor; webhook-alone serves what webhook does.
+TOGETHER = [name for name in COMPONENTS if name not in ("extender", "service-monitor", "webhook-alone")]
 # What Helm adds to the labels, by its own guidelines (helm.sh/docs/chart_best_practices/labels); all else is the same.
 OF_HELM = {
     "app.kubernetes.io/instance",

@@ -68,6 +68,11 @@ def test_all_components_together_are_equal(programs: Programs) -> None:
     assert_same(programs.kustomized(programs.overlay(*TOGETHER)), programs.templated(together))
 
 
+def test_the_extender_and_a_webhook_alone_are_equal(programs: Programs) -> None:
+    names = ("extender", "hami-lock", "webhook-alone")
+    assert_same(programs.kustomized(programs.overlay(*names)), programs.templated(switched_on(*names)))
+
+
 def test_the_base_names_every_component(programs: Programs) -> None:
     """`components:` of the base lists them as comments: to switch one on is to uncomment a line."""
     text = (DEPLOY / "kustomization.yaml").read_text(encoding="utf-8")
@@ -195,6 +200,62 @@ def test_values_reach_the_deployment(programs: Programs) -> None:
     assert spec["imagePullSecrets"] == [{"name": "registry"}]
     allowed = made["NetworkPolicy"]["spec"]["ingress"][0]["from"][0]["namespaceSelector"]["matchLabels"]
     assert allowed == {"kubernetes.io/metadata.name": "prometheus"}
+
+
+def test_values_reach_the_extender_and_the_webhook_alone(programs: Programs) -> None:
+    """They were ignored there: a cluster whose registry needs a password could not start the extender's image."""
+    values = {
+        "replicas": 3,
+        "image": {"pullPolicy": "Always"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "tolerations": [{"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}],
+        "nodeSelector": {"kubernetes.io/os": "linux", "pool": "system"},
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "high",
+        "podLabels": {"team": "ml"},
+        "podAnnotations": {"example.com/a": "b"},
+        "spread": "DoNotSchedule",
+        "extraArgs": ["--binds-at-once=32"],
+        "resources": {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"memory": "2Gi"}},
+        "sealKey": {"secretName": "keys", "required": True},
+        "networkPolicy": {"metricsNamespace": "prometheus"},
+    }
+    made = programs.templated(switched_on("extender", "webhook-alone", **values))
+    deployments = {item["metadata"]["name"]: item for item in made if item["kind"] == "Deployment"}
+    assert set(deployments) == {"dovetail-extender", "dovetail-webhook"}
+    for name, item in deployments.items():
+        template = item["spec"]["template"]
+        for key in ("imagePullSecrets", "tolerations", "nodeSelector", "affinity", "priorityClassName"):
+            assert template["spec"][key] == values[key]
+        assert template["spec"]["containers"][0]["imagePullPolicy"] == "Always"
+        assert {rule["whenUnsatisfiable"] for rule in template["spec"]["topologySpreadConstraints"]} == {
+            "DoNotSchedule"
+        }
+        assert template["metadata"]["labels"] == {"app.kubernetes.io/name": name, "team": "ml"}
+        assert template["metadata"]["annotations"] == values["podAnnotations"]
+    spec = deployments["dovetail-extender"]["spec"]
+    assert spec["replicas"] == 3
+    (container,) = spec["template"]["spec"]["containers"]
+    assert (container["resources"], container["args"][-1]) == (values["resources"], "--binds-at-once=32")
+    assert spec["template"]["spec"]["volumes"][-1]["secret"]["secretName"] == "keys"
+    alone = deployments["dovetail-webhook"]["spec"]
+    assert (alone["replicas"], alone["template"]["spec"]["containers"][0]["args"][-1]) == (2, "--log-format=json")
+    allowed = re.findall(r'"kubernetes.io/metadata.name": "(\w+)"', json.dumps(made))
+    assert set(allowed) == {"prometheus"}
+
+
+def test_without_network_policies_there_is_none(programs: Programs) -> None:
+    """One for the webhook's port alone would close the port of the metrics."""
+    for components in (("webhook",), ("extender", "webhook-alone")):
+        made = programs.templated(switched_on(*components, networkPolicy={"enabled": False}))
+        assert "NetworkPolicy" not in {item["kind"] for item in made}
+
+
+@pytest.mark.parametrize("others", [("extender", "webhook"), ("webhook", "webhook-alone")])
+def test_components_that_exclude_each_other_are_refused(others: tuple[str, ...], programs: Programs) -> None:
+    """With the extender no pod would answer at the webhook's Service, and the API server would refuse all GPU pods."""
+    with pytest.raises(Failure, match=r"webhookAlone\.enabled"):
+        programs.templated(switched_on(*others))
 
 
 def test_monitoring_has_the_dashboards_as_they_are_and_labels_by_which_prometheus_selects(programs: Programs) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.live.accounts import kubeconfig_of_account
 from tests.live.dovetail_process import DOVETAIL
 from tests.live.faults import create_all, everybody_settled
 from tests.live.rendered import TOGETHER, Failure, Programs, by_key, key_of, same_but_for_helm, switched_on
@@ -205,7 +205,8 @@ class ShippedProcess:
         (self._room / "etc" / "dovetail-seal" / "keys").chmod(0o440)
         spec = deployment["spec"]["template"]["spec"]
         (self._container,) = spec["containers"]
-        self._environment = {"KUBECONFIG": str(self._kubeconfig(plane, spec["serviceAccountName"]))}
+        kubeconfig = kubeconfig_of_account(plane, self.namespace, spec["serviceAccountName"], self._room)
+        self._environment = {"KUBECONFIG": str(kubeconfig)}
         for variable in self._container["env"]:
             field = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
             value = self._field(field) if field else self._here(variable["value"])
@@ -223,24 +224,6 @@ class ShippedProcess:
     def _here(self, text: str) -> str:
         """Paths of the container as paths of this machine."""
         return re.sub(r"(?<![\w.])/(etc|var|tmp)\b", lambda found: f"{self._room}/{found[1]}", text)
-
-    def _kubeconfig(self, plane: ControlPlane, account: str) -> Path:
-        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{account}/token"
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-        token = plane.client().ask("POST", path, body)["status"]["token"]
-        authority = base64.b64encode(plane.authority.read_bytes()).decode()
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "c", "cluster": {"server": plane.url, "certificate-authority-data": authority}}],
-            "users": [{"name": "u", "user": {"token": token}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "c",
-        }
-        file = self._room / "kubeconfig"
-        file.write_text(json.dumps(document), encoding="utf-8")
-        file.chmod(0o600)
-        return file
 
     def arguments(self) -> list[str]:
         """As kubelet expands $(NAME)."""

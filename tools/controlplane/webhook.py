@@ -12,22 +12,21 @@ import yaml
 
 from dovetail.kube.admission.configuration import webhook_configuration
 from dovetail.kube.conversion.vendors import DEFAULT_VENDORS
-from tools.controlplane.access import DEPLOY, grant_dovetail
+from tools.controlplane.access import component, grant_dovetail
 from tools.controlplane.client import Client, Object
 
-MANIFEST = DEPLOY / "optional" / "webhook" / "objects.yaml"
 SECRET = "kube-system/dovetail-webhook-tls"
 NAME = "dovetail-webhook"
 RIGHTS = ("Secret", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
 
 
-def shipped() -> list[Object]:
-    """The objects of the manifest."""
-    return [item for item in yaml.safe_load_all(MANIFEST.read_text(encoding="utf-8")) if item]
+def shipped(name: str = "webhook") -> list[Object]:
+    """The objects of the component that has the scheduler serve it, or of webhook-alone."""
+    return [item for item in yaml.safe_load_all(component(name).read_text(encoding="utf-8")) if item]
 
 
 def grant_webhook(client: Client) -> None:
-    """Create the Secret and the rights of the manifest, unchanged."""
+    """Create the Secret and the rights of the component, unchanged."""
     grant_dovetail(client)
     for item in shipped():
         if item["kind"] in RIGHTS and client.find(item["kind"], item["metadata"]["name"], _namespace(item)) is None:

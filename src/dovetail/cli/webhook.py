@@ -69,7 +69,7 @@ def pod_webhook(
         profiles,
         asked.force_overwrite_default_scheduler,
         asked.webhook_strict,
-        frozenset(asked.exempt_namespaces),
+        asked.left_alone,
     )
     return PodWebhook(options, cluster)
 
@@ -135,7 +135,7 @@ def configuration_text(asked: ClusterOptions, webhook: WebhookAsked) -> str:
         webhook.webhook_configuration or DEFAULT_WEBHOOK_NAME,
         {"service": service},
         settings.vendors,
-        exempt_namespaces=webhook.exempt_namespaces,
+        exempt_namespaces=webhook.left_alone,
     )
     return yaml.safe_dump(made, sort_keys=False, width=110).rstrip("\n")
 

@@ -29,6 +29,12 @@ class WebhookAsked:
     webhook_strict: bool = False
     exempt_namespaces: tuple[str, ...] = ("kube-system",)
 
+    @property
+    def left_alone(self) -> frozenset[str]:
+        """Namespaces whose pods are left as they are: also the webhook's own, so that its pods can always start."""
+        own = self.webhook_secret.partition("/")[0]
+        return frozenset((*self.exempt_namespaces, *((own,) if own else ())))
+
 
 _SERVING = (
     click.option(

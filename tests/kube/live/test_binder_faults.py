@@ -13,8 +13,9 @@ import pytest
 from dovetail.kube.api.errors import Conflict, Forbidden, NotFound, Unavailable
 from dovetail.kube.api.retry import World
 from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.conversion.templates import EPOCH
 from dovetail.kube.live.binder import Binder, Claimed, Fate, Outcome
-from dovetail.kube.live.reader import EPOCH, PodReader
+from dovetail.kube.live.reader import PodReader
 from dovetail.kube.live.tell import ScheduledCondition, Teller
 from dovetail.kube.log import silent
 from dovetail.kube.objects import core as objects

@@ -138,10 +138,10 @@ def _announced(
 
     Where it says the same as the record of the pod's cards, as after every Binding, it adds nothing and is not read.
     """
-    rows = list(rows)
-    if all(annotations.get(row.to_allocate) == annotations.get(row.allocated) for row in rows if row.to_allocate):
+    there = [row for row in rows if annotations.get(row.to_allocate, "").strip(" :;")]  # its plugin leaves `;`
+    if all(annotations[row.to_allocate] == annotations.get(row.allocated) for row in there):
         return []
-    announced = [replace(row, allocated=row.to_allocate) for row in rows if row.to_allocate]
+    announced = [replace(row, allocated=row.to_allocate) for row in there]
     records = _records(annotations, announced, "", Problems()) or []
     return [
         record for record in records if [len(segment) for segment in record.segments] == list(asked[record.vendor.word])

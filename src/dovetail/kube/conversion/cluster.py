@@ -23,6 +23,7 @@ from dovetail.kube.conversion.quotas import quota_from
 from dovetail.kube.conversion.selectors import selecting
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.conversion.settling import joined, refuses_new_pods, settled_nodes
+from dovetail.kube.conversion.templates import SharedRequests
 from dovetail.kube.conversion.topologies import CONFIGURED, HYPER_NODE_TOPOLOGY, levels_of, present, topology_name
 from dovetail.kube.conversion.vendors import Vendors
 from dovetail.kube.conversion.volumes import volume_facts
@@ -66,7 +67,8 @@ def load(
     read = _nodes(found, settings.vendors, problems)
     problems.stop_if_fatal()
     namespaces = {item.name: item.value for item in found.of("Namespace")}
-    context = Context(settings, admission(found, read.all, problems), read.all, problems, namespaces)
+    admitted, requests = admission(found, read.all, problems), SharedRequests(settings)
+    context = Context(settings, admitted, read.all, problems, requests, namespaces)
     expansion = _with_facts(expand(found, context), found)
     problems.stop_if_fatal()
     nodes = read.settled(expansion.bound, problems)

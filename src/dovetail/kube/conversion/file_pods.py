@@ -12,9 +12,10 @@ import msgspec
 
 from dovetail.kube.conversion.admission import Admission
 from dovetail.kube.conversion.owners import Owners
-from dovetail.kube.conversion.reading import Held, asked_by, first_held, identified, is_ending, is_passed_over, stored
+from dovetail.kube.conversion.reading import Held, first_held, identified, is_ending, is_passed_over, stored
 from dovetail.kube.conversion.requests import Template, pod_from
 from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.conversion.templates import SharedRequests
 from dovetail.kube.conversion.webhook_rules import denials
 from dovetail.kube.files.decode import Found
 from dovetail.kube.objects import core as objects
@@ -53,6 +54,7 @@ class Context:
     admission: Admission
     nodes: Sequence[Node]
     problems: Problems
+    requests: SharedRequests
     namespaces: Mapping[str, objects.Namespace] = field(default_factory=dict)  # by name
 
     def labels_of(self, namespace: str) -> Mapping[str, str]:
@@ -93,7 +95,7 @@ def _as_it_is(source: objects.Pod, where: str, context: Context, problems: Probl
     """A pod that exists: admission is over. Only its priority may be missing, as people leave it out of files."""
     spec = context.admission.with_priority(source.spec, where, problems)
     passed_over = is_passed_over(source, context.labels_of(source.metadata.namespace), context.settings)
-    return asked_by(msgspec.structs.replace(source, spec=spec), passed_over, context.settings, where, problems)
+    return context.requests.asked_by(msgspec.structs.replace(source, spec=spec), passed_over, where, problems)
 
 
 def made_pod(item: Found, source: objects.Pod | objects.PodTemplate, path: str, context: Context) -> Pod:

@@ -5,7 +5,6 @@ One object is on each line, in the order of kind, namespace and name, so that tw
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -79,14 +78,19 @@ def marked(documents: Sequence[Document], problems: Problems) -> MarkedDocuments
     if not found:
         return MarkedDocuments(tuple(documents))
     rest = [document for document in documents if document.kind != KIND or document.api_version != API_VERSION]
-    snapshot = [dataclasses.replace(one, reduced=True) for one in rest if _source(one) in found]
-    return MarkedDocuments(
-        together(snapshot, [one for one in rest if _source(one) not in found]), tuple(found.values())
-    )
+    taken, given = [], []
+    for one in rest:
+        if _source(one) in found:
+            taken.append(Document(one.place, one.kind, one.api_version, one.body, reduced=True))
+        else:
+            given.append(one)
+    return MarkedDocuments(together(taken, given), tuple(found.values()))
 
 
 def together(cluster: Iterable[Document], given: Sequence[Document]) -> tuple[Document, ...]:
     """All documents. Of an object in both, the given one counts, except a pod or a node, which exists already."""
+    if not given:
+        return tuple(cluster)
     new = {_key(one) for one in given if one.kind not in ("Pod", "Node") and one.name}
     kept = [one for one in cluster if _key(one) not in new]
     there = {_key(one) for one in kept}

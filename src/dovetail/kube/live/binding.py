@@ -13,14 +13,12 @@ from dovetail.kube.conversion.plugin_amounts import Handout
 from dovetail.kube.conversion.plugins import PLUGINS
 from dovetail.kube.conversion.reading import NODE_LABEL
 from dovetail.kube.conversion.seals import NO_SEALS, SEAL, Seals
+from dovetail.kube.conversion.templates import ASSIGNED_TIME, BIND_TIME, BOUND_BY, PHASE
 from dovetail.kube.conversion.vendors import Vendors
 from dovetail.model.decision import Decision
 from dovetail.model.node import Enforcer, Node
 from dovetail.model.pod import ContainerKind, Pod
 
-ASSIGNED_TIME = "hami.io/vgpu-time"
-PHASE, BIND_TIME = "hami.io/bind-phase", "hami.io/bind-time"
-BOUND_BY = "dovetail.dev/bound-by"  # namespace/name of the Lease whose holder gave the pod its cards
 ALLOCATING, SUCCESS = "allocating", "success"
 LONGEST_LABEL = 63  # characters of a label's value
 LABELS_SINCE = (1, 35)

@@ -14,12 +14,12 @@ from typing import Any, assert_never
 
 from dovetail.engine.scheduler import Scheduler
 from dovetail.kube.api.watch import Changed
+from dovetail.kube.conversion.templates import BOUND_BY
 from dovetail.kube.journal.recorder import Recorder
 from dovetail.kube.live.arrivals import Arrivals
 from dovetail.kube.live.asked import PlacementHolder
 from dovetail.kube.live.bind_outcomes import BindOutcomes
 from dovetail.kube.live.binder import Binder
-from dovetail.kube.live.binding import BOUND_BY
 from dovetail.kube.live.concerned import concerned
 from dovetail.kube.live.election import either
 from dovetail.kube.live.fencing import may_outrank

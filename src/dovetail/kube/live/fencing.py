@@ -20,10 +20,10 @@ from dovetail.kube.api.client import Api, Json
 from dovetail.kube.api.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from dovetail.kube.api.retry import BACKOFF, REAL, Gate, World
 from dovetail.kube.api.typed import UNREADABLE, TypedReader, Unreadable
+from dovetail.kube.conversion.templates import EPOCH
 from dovetail.kube.live.binding import pod_path
 from dovetail.kube.live.election import only_while
 from dovetail.kube.live.known import Known
-from dovetail.kube.live.reader import EPOCH
 from dovetail.kube.log import WARNING, Log
 from dovetail.kube.objects import core as objects
 

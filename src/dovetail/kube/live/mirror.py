@@ -16,6 +16,7 @@ from dovetail.kube.conversion.groups import Standing
 from dovetail.kube.conversion.hyper_nodes import HyperNodes
 from dovetail.kube.conversion.reading import TERMINAL
 from dovetail.kube.conversion.settling import SETTLE_SECONDS, Settling
+from dovetail.kube.conversion.templates import EPOCH, Reading
 from dovetail.kube.live.gang_past import GangPast, ended_at
 from dovetail.kube.live.group_facts import GroupFactsMirror
 from dovetail.kube.live.known import Known, Stand, condition_of
@@ -26,7 +27,7 @@ from dovetail.kube.live.patience import is_refusal
 from dovetail.kube.live.pod_group_mirror import PodGroupMirror
 from dovetail.kube.live.pod_group_objects import PodGroupObjects
 from dovetail.kube.live.priority_classes import PriorityClassMirror
-from dovetail.kube.live.reader import EPOCH, PodReader, Reading
+from dovetail.kube.live.reader import PodReader
 from dovetail.kube.live.set_aside import Fault
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.gangs import GangObject

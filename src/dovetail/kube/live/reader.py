@@ -8,19 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import NamedTuple
-
-import msgspec
 
 from dovetail.engine.ledger.remembered import most_for
 from dovetail.kube.conversion.assigned import recorded_shares
-from dovetail.kube.conversion.bounded import beyond_template
-from dovetail.kube.conversion.forecasts import NETWORK_KEYS
 from dovetail.kube.conversion.group_facts import GroupFacts, with_facts
-from dovetail.kube.conversion.known_names import names_of
 from dovetail.kube.conversion.memberships import membership
 from dovetail.kube.conversion.nodes import NodeReading, read_node
 from dovetail.kube.conversion.owners import Owners, created
@@ -32,7 +25,6 @@ from dovetail.kube.conversion.plugins import (
     written_by_plugins,
 )
 from dovetail.kube.conversion.reading import (
-    NODE_LABEL,
     Held,
     Stay,
     asked_by,
@@ -42,13 +34,12 @@ from dovetail.kube.conversion.reading import (
     is_passed_over,
 )
 from dovetail.kube.conversion.records import CHANGED, trace_of
-from dovetail.kube.conversion.resize import resized
 from dovetail.kube.conversion.seals import SEAL
 from dovetail.kube.conversion.settings import Settings
+from dovetail.kube.conversion.templates import Reading, TemplateDigests, encoded
 from dovetail.kube.conversion.vendors import Vendors
 from dovetail.kube.files.decode import Found
 from dovetail.kube.live.bare import bare_running
-from dovetail.kube.live.binding import ASSIGNED_TIME, BIND_TIME, BOUND_BY, PHASE
 from dovetail.kube.live.kept import Kept
 from dovetail.kube.objects import core as objects
 from dovetail.kube.objects.problems import Problem, Problems
@@ -57,21 +48,11 @@ from dovetail.model.node import Node
 from dovetail.model.pod import Pod, Tolerance
 
 MOST_TEMPLATES, MOST_TEMPLATE_BYTES = 20_000, 16 << 20  # of cached readings
-# Annotations that may change a request, beside those in the vendors' domains.
-ANNOTATIONS = ("dovetail.dev/", "hami.io/")
 NO_LABELS: Mapping[str, str] = MappingProxyType({})
-EPOCH = "dovetail.dev/epoch"  # written on pods by a new leader (fencing.py); not a request
 
 
 GIVEN_OTHERS = "the device plugin says that it gave other whole cards than were bound; these are booked now"
 NOT_GIVEN = "another client changed which cards the device plugin is said to have given; the booked cards stay booked"
-
-
-class Reading(NamedTuple):
-    """A value, and what is wrong with its source."""
-
-    pod: Pod
-    problems: tuple[Problem, ...]
 
 
 class PodReader:
@@ -91,18 +72,10 @@ class PodReader:
         self.tolerances: dict[str, Tolerance] = {}  # by PriorityClass; its mirror fills it
         self.nodes: Mapping[str, Node] = {}  # by name, likewise
         self.group_facts: dict[str, GroupFacts] = {}  # by key of a PodGroup, likewise
-        self._encoder = msgspec.msgpack.Encoder()
-        rows = self._default.vendors.rows
-        domains = {name.partition("/")[0] + "/" for row in rows for name in (row.count or row.memory,) if "/" in name}
-        self._prefixes = (*ANNOTATIONS, *sorted(domains))
-        self._names = names_of(self._default.vendors)
-        # The same names are checked again and again.
-        self._may_be_a_slip = lru_cache(maxsize=4_096)(self._names.may_be_a_slip)
+        self._digests = TemplateDigests(self._default.vendors)
         self._written_by_plugins = written_by_plugins(self._default.vendors)
+        rows = self._default.vendors.rows
         self._given = frozenset(name for row in rows for name in (row.to_allocate, row.allocated) if name)
-        self._no_matter = frozenset(
-            (EPOCH, BOUND_BY, SEAL, NODE_LABEL, ASSIGNED_TIME, PHASE, BIND_TIME, *self._given)
-        )  # results of scheduling, not requests
 
     @property
     def vendors(self) -> Vendors:
@@ -212,58 +185,18 @@ class PodReader:
         reading = read_node(found, self._default.vendors, problems)
         return reading, created(source.metadata, found.where, Problems()), problems.found()
 
-    def _encode(self, what: object) -> bytes:
-        """Bytes that differ where `what` differs."""
-        try:
-            return self._encoder.encode(what)
-        except OverflowError:  # a number beyond 64 bits, which a file can hold, and the API server's answers cannot
-            return repr(what).encode(errors="backslashreplace")
-
     def gist(self, source: objects.Node) -> bytes:
         """A digest of everything that `node` reads. A heartbeat does not change it. Much faster than reading."""
         meta = source.metadata
-        return blake2b(
-            self._encode((meta.labels, meta.annotations, source.spec, source.status)), digest_size=16
-        ).digest()
+        return blake2b(encoded((meta.labels, meta.annotations, source.spec, source.status)), digest_size=16).digest()
 
     def _template(self, source: objects.Pod, passed_over: bool) -> Reading:
-        key = blake2b(self._key(source, passed_over), digest_size=20).digest()
+        key = self._digests.digest(source, passed_over)
         known = self._templates.get(key)
         if known is None:
             known = self._read(source, passed_over)
             self._templates.put(key, known)
         return known
-
-    def _key(self, source: objects.Pod, passed_over: bool) -> bytes:
-        """A digest of everything that decides the pod's request, and of nothing that differs between replicas."""
-        spec, meta = source.spec, source.metadata
-        claims = [volume for volume in spec.volumes if volume.persistent_volume_claim or volume.ephemeral]
-        return self._encode(
-            (
-                msgspec.structs.replace(spec, node_name="", volumes=claims),
-                sorted((key, value) for key, value in meta.annotations.items() if self._matters(key)),
-                self._doubtful_names(meta),
-                meta.namespace,
-                meta.name if any(volume.ephemeral for volume in claims) else "",
-                [(key, meta.labels.get(key)) for key in _labels_used(spec)],
-                passed_over,
-                resized(source.status),
-                [str(one) for one in beyond_template(meta)],
-            )
-        )
-
-    def _doubtful_names(self, meta: objects.Meta) -> list[str]:
-        """Names that may cause a warning, although they do not change the request."""
-        slips, not_for_labels = self._may_be_a_slip, self._names.not_for_labels
-        odd = [key for key in meta.annotations if slips(key) and not self._matters(key)]
-        return odd + [key for key in meta.labels if slips(key) or key in not_for_labels]
-
-    def _matters(self, annotation: str) -> bool:
-        if annotation in NETWORK_KEYS:
-            return True
-        if not annotation.startswith(self._prefixes) or annotation in self._no_matter:
-            return False
-        return not self._written_by_plugins(annotation)
 
     def _read(self, source: objects.Pod, passed_over: bool) -> Reading:
         problems, settings = Problems(), self._profiles.get(source.spec.scheduler_name, self._default)
@@ -292,13 +225,3 @@ def _moves_whole_cards(before: Iterable[Share] | None, given: Iterable[Share] | 
     whole, cards = _whole(pod), {device.uuid for device in node.devices}
     moved = _cards(before) ^ _cards(given)
     return all(number in whole for number, _ in moved) and all(uuid in cards for _, uuid in _cards(given))
-
-
-def _labels_used(spec: objects.PodSpec) -> list[str]:
-    """The pod's own labels whose values its inter-pod rules use (matchLabelKeys)."""
-    keys = {key for row in spec.topology_spread_constraints for key in row.match_label_keys}
-    if spec.affinity is not None:
-        for part in (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity):
-            for term in (*part.required, *(each.pod_affinity_term for each in part.preferred)) if part else ():
-                keys.update(term.match_label_keys, term.mismatch_label_keys)
-    return sorted(keys)

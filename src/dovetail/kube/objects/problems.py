@@ -41,7 +41,7 @@ class Problems:
     """Collects problems in the order found, each once, so that a thousand replicas give one message."""
 
     def __init__(self, strict: bool = False) -> None:
-        self._strict = strict  # mistakes are errors
+        self.strict = strict  # mistakes are errors
         self._found: dict[Problem, None] = {}  # a set that keeps its order
         self._counts: dict[Severity, int] = {"error": 0, "warning": 0, "note": 0}
         self.fatal_errors = 0
@@ -60,7 +60,7 @@ class Problems:
 
     def mistake(self, where: str, field: str, message: str) -> None:
         """Add a warning, or with `--strict` an error: the API server refuses it, or it is probably not intended."""
-        self._add("error" if self._strict else "warning", where, field, message)
+        self._add("error" if self.strict else "warning", where, field, message)
 
     def understood(self, where: str, field: str, message: str) -> None:
         """Add a note about a value that HAMi or Kubernetes reads differently."""
@@ -69,6 +69,10 @@ class Problems:
     def note(self, where: str, field: str, message: str) -> None:
         """Add a note: nothing is wrong, but something was filled in or left out."""
         self._add("note", where, field, message)
+
+    def repeat(self, problem: Problem, where: str) -> None:
+        """Add what was found in an equal object, for the one at `where`."""
+        self._add(problem.severity, where, problem.field, problem.message, problem.tell)
 
     def below(self, path: str) -> Problems:
         """A collector for a part of an object: it puts `path`, which ends in a dot, in front of the fields."""
@@ -96,7 +100,7 @@ class Problems:
 
 class _Below(Problems):
     def __init__(self, whole: Problems, path: str) -> None:
-        super().__init__(whole._strict)
+        super().__init__(whole.strict)
         self._whole, self._path = whole, path
 
     def _add(self, severity: Severity, where: str, field: str, message: str, tell: bool = False) -> None:
@@ -112,6 +116,8 @@ def printable(text: str, longest: int = LONGEST_PRINTED_NAME) -> str:
 
     Go's plain-text answers end in a newline (`404 page not found`): line breaks and tabs become a space.
     """
+    if len(text) <= longest and text.isascii() and text.isprintable():
+        return text.strip()
     text = _LINE_BREAKS.sub(" ", text[: 2 * longest]).strip()
     if len(text) > longest:
         text = text[:longest] + "…"

@@ -10,6 +10,7 @@ from typing import Any
 from dovetail.cli import planning
 from dovetail.cli.options import ClusterOptions
 from dovetail.cli.sources import GatheredInput, gather
+from dovetail.engine.kernel.collector import collector_off
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.files.documents import Document
 from dovetail.kube.objects.problems import Problem, Problems
@@ -18,6 +19,7 @@ from dovetail.model.pod import Pod
 from dovetail.whatif import overview as whatif
 from dovetail.whatif.overview import Overview
 from dovetail.whatif.room import NodeRoom, node_room
+from dovetail.whatif.situation import start
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +61,18 @@ class Board:
 FindSources = Callable[[Settings, Problems], GatheredInput]
 
 
+@collector_off()
 def read(asked: ClusterOptions, sources: FindSources | None = None, explained: bool = True) -> Board:
     """The board of what the options name. `explained`: pods without a condition are asked for in a plan."""
     find = sources or (lambda settings, problems: gather(asked, settings, problems, sys.stdin.buffer))
     case, found = planning.read_sources(asked, find)
     options = planning.runnable(case)
     try:
-        seen = whatif.overview(case.given, options)
+        begun = start(case.given, options)
+        seen = whatif.overview(case.given, begun.scheduler)
         facts = facts_of(found.documents)
         unsaid = explained and any(not facts.get(one.pod.key, NOTHING_SAID).message for one in seen.waiting)
-        reasons = whatif.reasons(case.given, options) if unsaid else {}
+        reasons = whatif.reasons(case.given, options, begun) if unsaid else {}
     except ValueError as error:
         raise planning.refused_arguments(case, error) from error
     return Board(seen, case.now, facts, reasons, case.given.problems)

@@ -11,10 +11,10 @@ from dovetail.cli.options import ClusterOptions
 from dovetail.cli.planning import Case
 from dovetail.cli.sources import gather
 from dovetail.engine.kernel.collector import collector_off
+from dovetail.engine.usage import usage
 from dovetail.model.pod import Profile
 from dovetail.policies.table import NODE_POLICIES
 from dovetail.sim.profiles import profile_of
-from dovetail.whatif.overview import overview
 from dovetail.whatif.policy_trials import (
     ClusterRoom,
     EmptiedCluster,
@@ -23,6 +23,7 @@ from dovetail.whatif.policy_trials import (
     emptied_cluster,
     try_policy,
 )
+from dovetail.whatif.situation import start
 
 OWN_POLICIES = "own"  # each pod's own policies
 
@@ -68,7 +69,7 @@ def tried(
     options = planning.runnable(case)
     trials: dict[str, PolicyTrial] = {}
     try:
-        today = cluster_room(overview(case.given, options).nodes)
+        today = cluster_room(usage(start(case.given, options).scheduler))
         for done, (name, profile) in enumerate(profiles.items()):
             told("Placing", done, len(profiles))
             trials[name] = try_policy(case.given, emptied, profile, options)

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from dovetail.engine.rights.queue_status import QueueState
 from dovetail.engine.rights.quota import QuotaUse
+from dovetail.engine.scheduler import Scheduler
 from dovetail.engine.usage import NodeUse, usage
 from dovetail.model.gang import ANYWHERE, Role, TopologyRule
 from dovetail.model.pod import Group, Pod, RunningPod
 from dovetail.model.rights import Queue
 from dovetail.whatif.plan import plan, why_pending
-from dovetail.whatif.situation import EngineOptions, Situation, start
+from dovetail.whatif.situation import Begun, EngineOptions, Situation
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,8 @@ class Overview:
     queues: tuple[QueueAmounts, ...]  # by name
 
 
-def overview(situation: Situation, options: EngineOptions) -> Overview:
-    """The state of everything that runs; nothing is placed."""
-    scheduler, _ = start(situation, options)
+def overview(situation: Situation, scheduler: Scheduler) -> Overview:
+    """The state of everything that runs; nothing is placed. `scheduler`: one that was started with the situation."""
     queues = scheduler.claims.queues
     waiting = [
         WaitingPod(position, pod, group, queues.queue_of(pod))
@@ -80,11 +80,14 @@ def overview(situation: Situation, options: EngineOptions) -> Overview:
     )
 
 
-def reasons(situation: Situation, options: EngineOptions) -> dict[str, str]:
-    """By uid: why each pod would still wait after all waiting pods were decided once, or where it would go."""
+def reasons(situation: Situation, options: EngineOptions, begun: Begun) -> dict[str, str]:
+    """By uid: why each pod would still wait after all waiting pods were decided once, or where it would go.
+
+    The pods are placed by the scheduler of `begun`, which shows another cluster afterwards.
+    """
     return {
         one.pod.uid: f"fits on {one.decision.node}" if one.decision.placed else why_pending(one)
-        for one in plan(situation, options).outcomes
+        for one in plan(situation, options, begun).outcomes
     }
 
 

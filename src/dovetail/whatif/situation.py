@@ -74,8 +74,15 @@ class EngineOptions:
     now: float = 0.0  # seconds since the epoch, for how long pods have run; everything happens at this moment
 
 
-def start(situation: Situation, options: EngineOptions) -> tuple[Scheduler, tuple[Warn, ...]]:
-    """A scheduler with the nodes and the running pods, and its warnings about them.
+class Begun(NamedTuple):
+    """A scheduler with the nodes and the running pods, and its warnings about them."""
+
+    scheduler: Scheduler
+    warnings: tuple[Warn, ...]
+
+
+def start(situation: Situation, options: EngineOptions) -> Begun:
+    """A scheduler with everything of the situation but the waiting pods.
 
     Raises ValueError if an argument of a policy is wrong.
     """
@@ -105,7 +112,7 @@ def start(situation: Situation, options: EngineOptions) -> tuple[Scheduler, tupl
     for pod, promised in situation.nominated:
         scheduler.handle(PodNominated(now, pod, promised))
     _tell(scheduler, situation)
-    return scheduler, tuple(_warning(effect) for effect in effects)
+    return Begun(scheduler, tuple(_warning(effect) for effect in effects))
 
 
 def rights_of(situation: Situation, options: EngineOptions) -> Rights:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dovetail.cli.ending import ends_soon
 from dovetail.cli.errors import Refused
 from dovetail.cli.options import ClusterOptions, board_options, color_option
 from dovetail.cli.output.progress import progress
@@ -59,7 +60,10 @@ class _Kind(click.ParamType[str]):
     "-o", "--output", type=click.Choice(LIST_FORMS), default="table", show_default=True, help="wide shows more columns."
 )
 @color_option
+@click.pass_context
 def get(
+    context: click.Context,
+    /,
     kind: str,
     names: tuple[str, ...],
     namespace: str | None,
@@ -97,6 +101,8 @@ def get(
     asked = ClusterOptions(**source, live=not source["filenames"])
     from dovetail.cli.listing import ListChoice, chosen
 
+    if not watch:
+        context.with_resource(ends_soon())
     with progress("Reading the cluster"):
         from dovetail.cli import board as boards
         from dovetail.cli.output import listing

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from dovetail.cli.ending import ends_soon
 from dovetail.cli.options import ClusterOptions, connection_options
 from dovetail.cli.output.progress import progress
 from dovetail.cli.output.terminal import say
@@ -23,7 +24,8 @@ from dovetail.cli.output.terminal import say
 @click.option("--anonymize", is_flag=True, help="Give namespaces, pods, their owners and groups other names.")
 @connection_options
 @click.option("--device-config", metavar="FILE", type=click.Path(), help="HAMi's device-config.yaml.")
-def snapshot(output: str, anonymize: bool, **source: Any) -> None:
+@click.pass_context
+def snapshot(context: click.Context, /, output: str, anonymize: bool, **source: Any) -> None:
     """Write all that decides placements into one file: nodes, pods, gangs, quotas, queues, budgets, volumes, topology.
 
     Only fields that Dovetail reads are written. Secrets and ConfigMaps are not read at all. Environments, arguments,
@@ -39,6 +41,7 @@ def snapshot(output: str, anonymize: bool, **source: Any) -> None:
 
     Exit codes: 0 written, 2 the cluster cannot be read or the file cannot be written.
     """
+    context.with_resource(ends_soon())
     with progress("Reading the cluster"):
         from dovetail.cli import snapshots
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dovetail.cli.ending import ends_soon
 from dovetail.cli.errors import Refused
 from dovetail.cli.options import ClusterOptions, board_options
 from dovetail.cli.output.progress import progress
@@ -25,7 +26,10 @@ PIPE_WIDTH = 120  # columns where the output is no terminal
 @board_options
 @click.option("--once", is_flag=True, help="Print one frame as plain text, and end.")
 @click.option("--width", type=click.IntRange(40, 1000), metavar="COLUMNS", help="Of the frame of --once.")
-def top(once: bool, width: int | None, namespace: str | None, all_namespaces: bool, **source: Any) -> None:
+@click.pass_context
+def top(
+    context: click.Context, /, once: bool, width: int | None, namespace: str | None, all_namespaces: bool, **source: Any
+) -> None:
     """Show all nodes with a bar for each GPU, and the pods that wait, as they change.
 
     The bars are memory that is given to pods; load is not measured. Keys: s sorts, / filters, c hides GPUs, ? helps,
@@ -44,6 +48,7 @@ def top(once: bool, width: int | None, namespace: str | None, all_namespaces: bo
         raise Refused("top shows all namespaces; filter with / in the view")
     asked = ClusterOptions(**source, live=not source["filenames"])
     if once:
+        context.with_resource(ends_soon())
         with progress("Reading the cluster"):
             from dovetail.cli import board as boards
             from dovetail.cli import top_view

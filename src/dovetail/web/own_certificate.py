@@ -1,4 +1,4 @@
-"""A certificate that Dovetail makes and renews, shared by its replicas through a Secret.
+"""A certificate that Dovetail makes and renews, or that cert-manager does, shared by the replicas through a Secret.
 
 Each replica looks at the Secret again and again:
 
@@ -7,6 +7,8 @@ Each replica looks at the Secret again and again:
 2. It writes the bundle of authorities into the MutatingWebhookConfiguration, if it is not there yet.
 3. It serves the certificate once the API servers have had time to see the bundle. Until then the previous one is
    served, whose authority is in the bundle as well.
+
+A Secret that cert-manager writes is only read.
 """
 
 from __future__ import annotations
@@ -24,10 +26,13 @@ import msgspec
 
 from dovetail.kube.admission.configuration import CONFIGURATIONS_PATH, bundle_patch
 from dovetail.kube.admission.own_authority import (
+    WRITTEN_BY_CERT_MANAGER,
     Generation,
     UnreadableSecret,
     make_generation,
     read_generation,
+    read_issued,
+    trusting,
     utc_now,
 )
 from dovetail.kube.api.client import Api
@@ -79,16 +84,17 @@ class OwnCertificate(Certificate):
         """One round. What fails is said once, and tried again in the next round."""
         try:
             generation = await self._generation()
-            wrote = await self._write_bundle(generation.bundle)
+            wrote = await self._write_bundle(generation)
             if (generation.chain, generation.key) != (self.pair.chain, self.pair.key):
                 if wrote and self._is_served:
                     await asyncio.sleep(self._options.bundle_seconds)
                 self.replace(CertificatePair(generation.chain, generation.key))
                 self._is_served = True
-                self._log(f"the webhook serves its own certificate: {generation!r}")
+                whose = "its own certificate" if generation.is_ours else "cert-manager's certificate"
+                self._log(f"the webhook serves {whose}: {generation!r}")
             self._said = ""
         except (ApiError, BadCertificate, UnreadableSecret, msgspec.MsgspecError) as error:
-            text = f"the webhook's own certificate: {error}; see {OWN_CERTIFICATE_MANIFEST}"
+            text = f"the webhook's certificate: {error}; see {OWN_CERTIFICATE_MANIFEST}"
             if text != self._said:
                 self._said = text
                 self._log(text, WARNING)
@@ -97,7 +103,9 @@ class OwnCertificate(Certificate):
         """The Secret's generation, after writing a new one where that is due."""
         path = f"/api/v1/namespaces/{self._options.namespace}/secrets/{self._options.secret}"
         for _ in range(5):
-            secret = msgspec.json.decode(await self._api.get(path))
+            secret = msgspec.json.decode(await self._api.get(path), type=dict[str, Any])
+            if ((secret.get("metadata") or {}).get("annotations") or {}).get(WRITTEN_BY_CERT_MANAGER):
+                return read_issued(secret.get("data"))
             try:
                 found = read_generation(secret.get("data"))
             except UnreadableSecret as error:
@@ -113,17 +121,28 @@ class OwnCertificate(Certificate):
                 return fresh
         raise UnreadableSecret("other writers keep changing the Secret")
 
-    async def _write_bundle(self, bundle: bytes) -> bool:
+    async def _write_bundle(self, generation: Generation) -> bool:
         """Write the bundle into the configuration; returns whether it had to be written."""
-        if not self._options.configuration:
+        if not self._options.configuration or not generation.bundle:
             return False
         path = f"{CONFIGURATIONS_PATH}/{self._options.configuration}"
         try:
-            found: dict[str, Any] = msgspec.json.decode(await self._api.get(path))
+            found = msgspec.json.decode(await self._api.get(path), type=dict[str, Any])
         except NotFound:
             self._log(f"MutatingWebhookConfiguration {self._options.configuration} is not there yet", WARNING)
             return False
-        patch = bundle_patch(found.get("webhooks") or [], base64.b64encode(bundle).decode())
+        patch = bundle_patch(found.get("webhooks") or [], lambda current: self._wanted(generation, current))
         if patch:
             await self._api.patch(path, json.dumps(patch).encode(), "json")
         return bool(patch)
+
+    def _wanted(self, generation: Generation, current: str) -> str:
+        """The bundle for a webhook that has this one, both as base64."""
+        if generation.is_ours:
+            return base64.b64encode(generation.bundle).decode()
+        try:
+            there = base64.b64decode(current, validate=True)
+        except ValueError:
+            there = b""
+        bundle = trusting(generation.bundle, there, self._now())
+        return current if bundle == there else base64.b64encode(bundle).decode()

@@ -28,7 +28,7 @@ def test_renamed_resources_are_matched_by_their_domain() -> None:
 
 def test_the_bundle_is_written_where_it_is_missing() -> None:
     webhooks = [{"name": "a", "clientConfig": {"caBundle": "new"}}, {"name": "b", "clientConfig": {}}]
-    assert bundle_patch(webhooks, "new") == [
+    assert bundle_patch(webhooks, lambda current: "new") == [
         {"op": "test", "path": "/webhooks/1/name", "value": "b"},
         {"op": "add", "path": "/webhooks/1/clientConfig/caBundle", "value": "new"},
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from dovetail.kube.conversion.settings import IGNORE, WEBHOOK
@@ -77,11 +77,16 @@ def webhook_configuration(
     }
 
 
-def bundle_patch(webhooks: Sequence[dict[str, Any]], bundle: str) -> list[dict[str, Any]]:
-    """The operations that write the bundle (base64) wherever it is not yet; a webhook's name is tested first."""
+def bundle_patch(webhooks: Sequence[dict[str, Any]], wanted: Callable[[str], str]) -> list[dict[str, Any]]:
+    """The operations that write the bundles (base64) where they differ; a webhook's name is tested first.
+
+    `wanted`: the bundle for a webhook that has this one.
+    """
     operations: list[dict[str, Any]] = []
     for number, webhook in enumerate(webhooks):
-        if webhook.get("clientConfig", {}).get("caBundle") != bundle:
+        current = webhook.get("clientConfig", {}).get("caBundle") or ""
+        bundle = wanted(current)
+        if bundle != current:
             at = f"/webhooks/{number}"
             operations.append({"op": "test", "path": f"{at}/name", "value": webhook.get("name")})
             operations.append({"op": "add", "path": f"{at}/clientConfig/caBundle", "value": bundle})

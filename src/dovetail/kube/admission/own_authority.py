@@ -1,4 +1,6 @@
-"""Certificates that Dovetail makes for itself: an authority for one certificate, whose key is thrown away.
+"""Certificates in the webhook's Secret: those that Dovetail makes for itself, and those that cert-manager writes there.
+
+Dovetail makes an authority for one certificate, whose key is thrown away.
 
 A generation is an authority and the certificate that it signed. The API server trusts the authorities of all
 generations in the bundle, so replicas with an older and a newer certificate work side by side.
@@ -17,9 +19,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CHAIN_KEY, PRIVATE_KEY, BUNDLE_KEY = "tls.crt", "tls.key", "ca.crt"  # of the Secret, as in kubernetes.io/tls
+_KEYS = (CHAIN_KEY, PRIVATE_KEY, BUNDLE_KEY)
 RENEW_AFTER = 2 / 3  # of the lifetime
 VALID_BEFORE_NOW = timedelta(minutes=5)
 MOST_AUTHORITIES = 4  # in the bundle; older ones are dropped
+WRITTEN_BY_CERT_MANAGER = "cert-manager.io/certificate-name"  # annotation of a Secret that cert-manager writes
 
 _PEM = serialization.Encoding.PEM
 
@@ -35,6 +39,7 @@ class Generation:
     chain: bytes
     key: bytes
     bundle: bytes
+    is_ours: bool = True  # False = cert-manager renews it
 
     def __repr__(self) -> str:
         return f"Generation(until {self.leaf.not_valid_after_utc:%Y-%m-%d %H:%M})"
@@ -56,16 +61,45 @@ class Generation:
 
 def read_generation(data: Mapping[str, str] | None) -> Generation | None:
     """The generation of a Secret's data; None where it has none yet. Raises UnreadableSecret."""
-    if not data or not any(data.get(name) for name in (CHAIN_KEY, PRIVATE_KEY, BUNDLE_KEY)):
+    if not data or not any(data.get(name) for name in _KEYS):
         return None
     try:
-        values = [base64.b64decode(data[name], validate=True) for name in (CHAIN_KEY, PRIVATE_KEY, BUNDLE_KEY)]
-        found = Generation(*values)
+        chain, key, bundle = (base64.b64decode(data[name], validate=True) for name in _KEYS)
+        found = Generation(chain, key, bundle)
         if not x509.load_pem_x509_certificates(found.bundle) or not found.leaf.extensions:
             raise ValueError
     except (KeyError, ValueError) as error:
         raise UnreadableSecret(f"the Secret needs {CHAIN_KEY}, {PRIVATE_KEY} and {BUNDLE_KEY} as PEM") from error
     return found
+
+
+def read_issued(data: Mapping[str, str] | None) -> Generation:
+    """What cert-manager has written. Some issuers write no authority. Raises UnreadableSecret."""
+    try:
+        chain, key, bundle = (base64.b64decode((data or {}).get(name, ""), validate=True) for name in _KEYS)
+        found = Generation(chain, key, bundle, is_ours=False)
+        if not found.leaf.extensions or not key:
+            raise ValueError
+    except ValueError as error:
+        raise UnreadableSecret(f"cert-manager has not written {CHAIN_KEY} and {PRIVATE_KEY} yet") from error
+    return found
+
+
+def trusting(bundle: bytes, current: bytes, now: datetime) -> bytes:
+    """`current` where it has all authorities of `bundle`; else these first, and then those of `current` that are valid.
+
+    So a certificate that another authority has signed is trusted until the new one is served, and what cert-manager's
+    CA injector wrote stays.
+    """
+    wanted = x509.load_pem_x509_certificates(bundle) if bundle else []
+    try:
+        there = x509.load_pem_x509_certificates(current) if current else []
+    except ValueError:
+        there = []
+    if all(one in there for one in wanted):
+        return current
+    others = [one for one in there if one not in wanted and one.not_valid_after_utc > now]
+    return b"".join(one.public_bytes(_PEM) for one in (*wanted, *others[: max(0, MOST_AUTHORITIES - len(wanted))]))
 
 
 def make_generation(names: Sequence[str], now: datetime, lifetime: timedelta, before: bytes = b"") -> Generation:

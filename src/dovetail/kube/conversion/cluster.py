@@ -66,9 +66,8 @@ def load(
     found = decode(documents, problems)
     read = _nodes(found, settings.vendors, problems)
     problems.stop_if_fatal()
-    namespaces = {item.name: item.value for item in found.of("Namespace")}
-    admitted, requests = admission(found, read.all, problems), SharedRequests(settings)
-    context = Context(settings, admitted, read.all, problems, requests, namespaces)
+    context = _context(found, read.all, settings, problems)
+    namespaces = context.namespaces
     expansion = _with_facts(expand(found, context), found)
     problems.stop_if_fatal()
     nodes = read.settled(expansion.bound, problems)
@@ -100,6 +99,12 @@ def load(
         not_placed=found.not_placed,
         sources=tuple(dict.fromkeys(document.place.rpartition("#")[0] for document in documents)),
     )
+
+
+def _context(found: Objects, nodes: Sequence[Node], settings: Settings, problems: Problems) -> Context:
+    namespaces = {item.name: item.value for item in found.of("Namespace")}
+    admitted = admission(found, nodes, problems)
+    return Context(settings, admitted, nodes, problems, SharedRequests(settings), namespaces)
 
 
 def _with_known_claims(pending: Sequence[Pending], volumes: Sequence[VolumeFact], problems: Problems) -> list[Pending]:

@@ -14,7 +14,7 @@ from dovetail.model.gang import ANYWHERE, Role, TopologyRule
 from dovetail.model.pod import Group, Pod, RunningPod
 from dovetail.model.rights import Queue
 from dovetail.whatif.plan import plan, why_pending
-from dovetail.whatif.situation import Begun, EngineOptions, Situation
+from dovetail.whatif.situation import EngineOptions, Situation, StartedCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def overview(situation: Situation, scheduler: Scheduler) -> Overview:
     )
 
 
-def reasons(situation: Situation, options: EngineOptions, begun: Begun) -> dict[str, str]:
+def reasons(situation: Situation, options: EngineOptions, begun: StartedCluster) -> dict[str, str]:
     """By uid: why each pod would still wait after all waiting pods were decided once, or where it would go.
 
     The pods are placed by the scheduler of `begun`, which shows another cluster afterwards.

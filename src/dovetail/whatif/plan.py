@@ -20,7 +20,7 @@ from dovetail.model.pod import Group, Pod
 from dovetail.model.reason import POD_LEVEL_REASONS, Reason, sentence
 from dovetail.policies.table import NODE_POLICIES
 from dovetail.whatif.preempting import Eviction, decide_all
-from dovetail.whatif.situation import Begun, EngineOptions, Situation, start
+from dovetail.whatif.situation import EngineOptions, Situation, StartedCluster, start
 
 DOMAIN_REASONS = (Reason.NO_DOMAIN, Reason.DOMAINS_TOO_FEW)  # what nodes lack says more
 
@@ -95,7 +95,7 @@ class Plan:
         return {use.node.name: use.node for use in self.after}
 
 
-def plan(situation: Situation, options: EngineOptions, begun: Begun | None = None) -> Plan:
+def plan(situation: Situation, options: EngineOptions, begun: StartedCluster | None = None) -> Plan:
     """Place everything, in the order of the groups, and find what every pending pod lacks at the end.
 
     `begun`: what `start` has returned for the situation, if the caller has called it.

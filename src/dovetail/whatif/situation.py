@@ -74,14 +74,14 @@ class EngineOptions:
     now: float = 0.0  # seconds since the epoch, for how long pods have run; everything happens at this moment
 
 
-class Begun(NamedTuple):
+class StartedCluster(NamedTuple):
     """A scheduler with the nodes and the running pods, and its warnings about them."""
 
     scheduler: Scheduler
     warnings: tuple[Warn, ...]
 
 
-def start(situation: Situation, options: EngineOptions) -> Begun:
+def start(situation: Situation, options: EngineOptions) -> StartedCluster:
     """A scheduler with everything of the situation but the waiting pods.
 
     Raises ValueError if an argument of a policy is wrong.
@@ -112,7 +112,7 @@ def start(situation: Situation, options: EngineOptions) -> Begun:
     for pod, promised in situation.nominated:
         scheduler.handle(PodNominated(now, pod, promised))
     _tell(scheduler, situation)
-    return Begun(scheduler, tuple(_warning(effect) for effect in effects))
+    return StartedCluster(scheduler, tuple(_warning(effect) for effect in effects))
 
 
 def rights_of(situation: Situation, options: EngineOptions) -> Rights:

@@ -9,6 +9,8 @@ import itertools
 import os
 import random
 import signal
+import subprocess
+import tarfile
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,8 +31,26 @@ SEED = 20261118
 LEASE = 6  # seconds
 GOAL = LEASE + 2.0  # seconds from the fault to the next placement
 MANY = 10  # times the goal, which a busy machine must still meet
-PREVIOUS = os.environ.get("DOVETAIL_PREVIOUS")  # a checkout of an older version: its code is what is upgraded
+# The version that is upgraded, unless DOVETAIL_PREVIOUS names a checkout: before the commands for live clusters.
+PREVIOUS_VERSION = "440d8b63963a0183cb07e3a64b15f017b8dedaff"
 _canaries = itertools.count()
+
+
+def previous_code(folder: Path) -> Path | None:
+    """A checkout of an older version; None where there is none: in a clone without history, or in a tarball."""
+    if given := os.environ.get("DOVETAIL_PREVIOUS"):
+        return Path(given)
+    archive = folder / "older.tar"
+    command = ["git", "archive", f"--output={archive}", PREVIOUS_VERSION, "src"]
+    try:
+        done = subprocess.run(command, cwd=DEPLOY.parent, capture_output=True, timeout=60)
+    except OSError:
+        return None
+    if done.returncode != 0:
+        return None
+    with tarfile.open(archive) as content:
+        content.extractall(folder / "older", filter="data")
+    return folder / "older"
 
 
 class Pair:
@@ -43,10 +63,11 @@ class Pair:
         for name in names:
             self.add(name)
 
-    def add(self, name: str, previous: bool = False) -> Dovetail:
+    def add(self, name: str, code: Path | None = None) -> Dovetail:
+        """`code`: a checkout whose code runs, in the place of this one's."""
         replica = Dovetail(self._plane, "--lease-seconds", str(LEASE), "--identity", name)
-        if previous and PREVIOUS:
-            replica.run_code_of(Path(PREVIOUS))
+        if code is not None:
+            replica.run_code_of(code)
         self.all[name] = replica
         replica.start(wait=False)
         self._kept.enter_context(kept_alive(replica))  # a leader that is starved of CPU loses its Lease and ends
@@ -182,10 +203,11 @@ def test_a_rolling_update_under_load_loses_nothing(
 ) -> None:
     """As the Deployment does it (maxSurge 1, maxUnavailable 0): a new replica runs before an old one gets SIGTERM.
 
-    The old replicas run the code of DOVETAIL_PREVIOUS, or, as a clone need not have its history, the same code. The
-    older version's roles are in force at first.
+    The old replicas run the code of an older version, as far as there is one. The older version's roles are in force at
+    first.
     """
     pods, dice = more(320, 1_000), random.Random(SEED)
+    code = previous_code(tmp_path)
     older = tmp_path / "older.yaml"
     older.write_text(yaml.safe_dump_all(older_manifests()), encoding="utf-8")
     grant_dovetail(api, older)
@@ -201,7 +223,7 @@ def test_a_rolling_update_under_load_loses_nothing(
         pair = Pair(plane, api, ())
         try:
             for name in ("old-a", "old-b"):
-                pair.add(name, previous=True)
+                pair.add(name, code)
             pair.leader()
             arriving = side.submit(_arrive, api, [mixed(dice, f"p{number:04}") for number in range(pods)], 0.03)
             time.sleep(1.0)
@@ -221,9 +243,9 @@ def test_a_rolling_update_under_load_loses_nothing(
             waiting = [item["metadata"]["name"] for item in api.list("Pod") if not item["spec"].get("nodeName")]
         finally:
             pair.stop()
-    code = "another version" if PREVIOUS else "the same code"
+    version = "the same code" if code is None else f"{code}"
     counts = f"{len(placed)} pods bound, {len(waiting)} wait"
-    print(f"\nrolling update from {code}: {counts}; next placement after SIGTERM: {figures(times)}")
+    print(f"\nrolling update from {version}: {counts}; next placement after SIGTERM: {figures(times)}")
     assert witness.wrong == []
     assert len(placed) + len(waiting) == pods + len(OLDER_EPOCHS) + 2
     assert not [name for name in waiting if name.startswith("waits-")]

@@ -11,8 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -124,24 +122,13 @@ def test_machines_without_gpus_have_a_report_but_no_plot(run: Run, tmp_path: Pat
     assert not plot.exists()
 
 
-@contextmanager
-def heeding_ctrl_c() -> Iterator[None]:
-    """A shell makes what it puts into the background ignore SIGINT, and children take that over."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_is_done(own_cache: Path, tmp_path: Path) -> None:
     """The signal goes to the whole group, workers included, as a terminal sends it."""
     command = [sys.executable, "-m", "dovetail.cli", "compare", "--jobs", "3000", "--cluster", "12xA100-SXM4-80GB:8"]
     command += ["--engine", "interpreted", "--seeds", "1-40", "--workers", "2", "-o", "table"]
     pipe = subprocess.PIPE
-    with heeding_ctrl_c():
-        begun = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+    begun = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
     try:
         deadline = time.monotonic() + 60
         while len(results_in(own_cache)) < 3 and begun.poll() is None and time.monotonic() < deadline:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -31,11 +32,19 @@ class Dovetail:
         ]
         self.log = plane.path / f"dovetail-{next(_numbers)}.log"
         self.process: Process | None = None
+        self._lock = threading.RLock()  # tests start and kill, and `kept_alive` starts again
 
     def start(self, wait: bool = True) -> None:
-        self.process = Process("dovetail", self._command, self.log)
+        with self._lock:
+            process = self.process = Process("dovetail", self._command, self.log)
         if wait:
-            self.process.wait_until(self.is_ready, 60.0)
+            process.wait_until(self.is_ready, 60.0)
+
+    def start_again(self) -> None:
+        """If it has ended by itself: one that was stopped stays away."""
+        with self._lock:
+            if self.process is not None and not self.process.running():
+                self.start(wait=False)
 
     def run_code_of(self, checkout: Path) -> None:
         """From the next start on, run the code of another checkout, with the packages of this environment."""
@@ -68,9 +77,10 @@ class Dovetail:
         self.stop(grace=0)
 
     def stop(self, grace: float = 20.0) -> None:
-        if self.process is not None:
-            self.process.stop(grace)
-            self.process = None
+        with self._lock:
+            if self.process is not None:
+                self.process.stop(grace)
+                self.process = None
 
     def words(self) -> str:
         return Path(self.log).read_text() if Path(self.log).exists() else ""

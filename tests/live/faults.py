@@ -197,8 +197,7 @@ def kept_alive(dovetail: Dovetail) -> Iterator[None]:
 
     def watch() -> None:
         while not stop.wait(0.2):
-            if dovetail.process is not None and not dovetail.process.running():
-                dovetail.start(wait=False)
+            dovetail.start_again()
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

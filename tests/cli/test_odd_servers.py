@@ -10,6 +10,7 @@ from threading import Thread
 
 import pytest
 
+from dovetail.kube.live.left_out import MOST_LEFT_OUT_NAMED
 from tests.cli.conftest import Run
 
 LOGIN = b"<html>Log in</html>"
@@ -91,3 +92,17 @@ def test_an_empty_cluster_is_no_mistake(run: Run, serve: Serve) -> None:
     planned = run("plan", "--live", *there)
     assert (planned.exit_code, "0 pods" in planned.stdout) == (0, True)
     assert run("doctor", *there).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "words", [("get", "pods", "-A"), ("snapshot",), ("plan", "--live"), ("compare", "--live"), ("top", "--once")]
+)
+def test_objects_that_cannot_be_read_are_named_up_to_a_bound(words: tuple[str, ...], run: Run, serve: Serve) -> None:
+    broken = [{"metadata": {"name": f"o{n}", "namespace": "n"}, "spec": "none", "status": "none"} for n in range(40)]
+    result = run(*words, "--kubeconfig", serve(json.dumps({"metadata": {}, "items": broken}).encode()))
+    said = [line for line in result.stderr.splitlines() if "cannot be read and" in line]
+    assert len(said) == MOST_LEFT_OUT_NAMED + 1, result.stderr
+    assert "o0 cannot be read and is left out: " in said[0]
+    assert "more cannot be read and are left out (" in said[-1]
+    assert "40 Pod," in said[-1]
+    assert said[-1].endswith("`dovetail doctor` names all nodes and pods")

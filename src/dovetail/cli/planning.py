@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -101,7 +101,7 @@ def read_sources(
         input_ = sources(settings, problems)
         if not input_.documents and not input_.complete:
             problems.stop_if_fatal()
-            raise Refused("the input holds no objects:", *(str(problem) for problem in problems.found()))
+            raise Refused("the input holds no objects:", *_complaints(map(str, problems.found())))
         settings = input_.settings(settings)
         given = cluster.load(input_.documents, settings, problems, everything=input_.complete)
     except InputError as error:
@@ -198,7 +198,12 @@ def exit_code(plan: PlanReport) -> int:
 
 
 def _refused(error: InputError) -> Refused:
-    lines = [str(problem) for problem in error.problems if problem.severity == "error"]
+    lines = _complaints(str(problem) for problem in error.problems if problem.severity == "error")
+    return Refused(*lines or [str(error)])
+
+
+def _complaints(said: Iterable[str]) -> list[str]:
+    lines = list(said)
     if len(lines) > MOST_COMPLAINTS:
         lines = [*lines[:MOST_COMPLAINTS], f"and {len(lines) - MOST_COMPLAINTS:,} more like these"]
-    return Refused(*lines or [str(error)])
+    return lines

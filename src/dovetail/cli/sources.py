@@ -127,7 +127,7 @@ def read_live(asked: ClusterOptions, vendors: Vendors, doing: Callable[[str], No
 
     with refusals():
         found, names = asyncio.run(listed())
-    for line in found.remarks:
+    for line in found.left_out.lines():
         say(line)
     missing = [kind.resource for kind in found.forbidden]
     if missing:

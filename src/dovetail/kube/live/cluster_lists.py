@@ -15,7 +15,7 @@ import msgspec
 
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import Forbidden, Gone, NotFound
-from dovetail.kube.api.typed import TypedReader
+from dovetail.kube.api.typed import TypedReader, Unreadable
 from dovetail.kube.conversion.groups import WORKLOADS
 from dovetail.kube.conversion.reduced import SelectingByLabels, SelectingController, reduced
 from dovetail.kube.conversion.vendors import Vendors
@@ -23,6 +23,7 @@ from dovetail.kube.files.decode import DESCRIBE_GANGS, TYPE_OF_KIND
 from dovetail.kube.files.documents import Document, is_printable
 from dovetail.kube.files.visible_bodies import visible_body
 from dovetail.kube.live.budget_mirror import BUDGETS_PATH
+from dovetail.kube.live.left_out import LeftOutObjects
 from dovetail.kube.live.pod_group_watches import OTHER_KINDS, WATCHED_POD_GROUPS
 from dovetail.kube.live.queue_watches import WATCHED_QUEUES
 from dovetail.kube.live.selector_mirror import WATCHED
@@ -99,7 +100,7 @@ class ListedCluster:
 
     documents: tuple[Document, ...] = ()
     forbidden: list[ListedKind] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
+    left_out: LeftOutObjects = field(default_factory=LeftOutObjects)
 
     @property
     def complete(self) -> bool:
@@ -154,11 +155,13 @@ async def _documents(api: Api, kind: ListedKind, vendors: Vendors, result: Liste
     reader: TypedReader[Any] = TypedReader(kind.type)
     for attempt in range(TRIES):
         found: list[Document] = []
+        unreadable: list[Unreadable] = []
         try:
             async for page in api.list_pages(kind.path, reader, version=""):
                 found += [document_of(kind, item, vendors) for item in page.items if not is_past(item)]
-                for one in page.unreadable:
-                    result.remarks.append(f"{kind.kind} {one.ref} cannot be read and is left out: {one.message}")
+                unreadable += page.unreadable
+            for one in unreadable:
+                result.left_out.add(kind.kind, one)
             return found
         except Gone:
             if attempt == TRIES - 1:

@@ -8,7 +8,10 @@ from hypothesis import given
 
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.decision import Share
-from dovetail.model.pod import ContainerKind, Pod, Quota
+from dovetail.model.events import Bind, GroupArrived, PodGone, QuotaChanged
+from dovetail.model.pod import ContainerKind, Group, Pod, Quota
+from dovetail.model.rules import NodeRules
+from tests import builders
 from tests.engine.pictures import alone, made
 from tests.strategies import World, quotas, worlds
 
@@ -51,3 +54,22 @@ def test_a_quota_that_is_never_reached_changes_nothing(world: World) -> None:
     for group in alone(world.groups):
         (one,), (other,) = free.place([group]), bounded.place([group])
         assert (one.node, one.shares) == (other.node, other.shares)
+
+
+def test_a_pod_that_waited_before_its_namespace_had_a_quota_is_tried_when_the_quota_has_room() -> None:
+    """It waited for room on `b`. Now `b` has room and the quota has not, until another pod leaves `a`."""
+    nodes = [builders.node(name, gpus=1, labels={"zone": name}) for name in "ab"]
+    scheduler = made(nodes)
+
+    def placed(name: str, zone: str, namespace: str = "default") -> bool:
+        rules = NodeRules(selector=(("zone", zone),))
+        pod = builders.pod(name, builders.ask(cores=100), namespace=namespace, node_rules=rules)
+        return isinstance(scheduler.handle(GroupArrived(1.0, Group(pod.key, (pod,))))[0], Bind)
+
+    assert [placed("first", "a"), placed("other", "b", "another"), placed("waits", "b")] == [True, True, False]
+    scheduler.handle(QuotaChanged(2.0, "default", "q", Quota("default", "q", device_compute_milli={"NVIDIA": 1000})))
+    scheduler.wake.forget()  # as at times: lists of waiting requests are made again, with what the quota leaves
+    assert scheduler.handle(PodGone(3.0, "uid-other")) == ()
+    (bind,) = scheduler.handle(PodGone(4.0, "uid-first"))
+    assert isinstance(bind, Bind)
+    assert bind.pod.name == "waits"

@@ -149,8 +149,7 @@ class Scheduler:
                 self.related.set_namespace(name, labels)
                 return self.offer(at, self.wake.related())
             case QuotaChanged(at, namespace, name, quota):
-                self.quotas.set(quota) if quota is not None else self.quotas.drop(namespace, name)
-                return self.offer(at, [key for key in self.waiting.requests() if key is ALWAYS])
+                return self._quota_is(at, namespace, name, quota)
             case SelectorChanged(_, kind, namespace, name, selector):
                 self.related.preferred.default_spread.set_selector(kind, namespace, name, selector)
                 return ()  # a preference: no pod waits for it
@@ -177,6 +176,18 @@ class Scheduler:
                 raise
             return self.offer(at, self.wake.related())
         return (*warnings, *self.retry(at, (row,), related=True))
+
+    def _quota_is(self, at: float, namespace: str, name: str, quota: Quota | None) -> tuple[Effect, ...]:
+        """Store or drop a quota. With a namespace's first quota, its groups move to the line that any change may help.
+
+        Before, only room on a node could help them. Now it may be a pod that leaves another node.
+        """
+        is_first = namespace not in self.quotas
+        self.quotas.set(quota) if quota is not None else self.quotas.drop(namespace, name)
+        if is_first and quota is not None:
+            for group in [one for one in self.waiting if any(pod.namespace == namespace for pod in one.pods)]:
+                self.wait(group)
+        return self.offer(at, [key for key in self.waiting.requests() if key is ALWAYS])
 
     def _spread_news(self, at: float, changed: Sequence[Pod]) -> tuple[Effect, ...]:
         if self.retries.deferred and too_many(self.waiting.requests(), changed):

@@ -77,6 +77,10 @@ class Quotas:
     def __len__(self) -> int:
         return len(self._of)
 
+    def __contains__(self, namespace: str) -> bool:
+        """Whether the namespace has a quota."""
+        return namespace in self._of
+
     def apply_to(self, pod: Pod) -> bool:
         return pod.namespace in self._of
 

@@ -13,7 +13,8 @@ from dovetail.cli.errors import Refused
 from dovetail.cli.output.terminal import say
 from dovetail.engine.recorded import rights_from
 from dovetail.kube.journal.files import JournalFile, UnreadableJournal, journal_files, open_journal, read_entries
-from dovetail.model.calls import Call, Checkpoint, Handled, KeptWaiting, Offered, Outcome, PlacedPod
+from dovetail.model.calls import Call, Handled, KeptWaiting, Offered, Outcome, PlacedPod
+from dovetail.model.checkpoint import Checkpoint
 from dovetail.model.events import GroupArrived, PodObserved
 from dovetail.model.pod import Group, Pod
 from dovetail.whatif.rerun import Begun, Recorded

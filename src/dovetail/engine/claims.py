@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import inf
@@ -21,6 +21,7 @@ from dovetail.engine.rights.preemption import Preemption
 from dovetail.engine.rights.rounds import REASON, Rounds
 from dovetail.engine.rights.service import AttainedService, facts_of
 from dovetail.engine.rights.victims import Preemptor, Victim, Victims
+from dovetail.model.checkpoint import EngineState, ToldToStop
 from dovetail.model.decision import Decision, Share
 from dovetail.model.events import (
     BudgetChanged,
@@ -247,35 +248,50 @@ class Claims:
         if self._preemption is not None:
             self._preemption.occupants.note(uid, times)
 
-    @property
-    def under_way(self) -> str:
-        """What has begun and is not finished, for people; "" = nothing. A checkpoint cannot tell it."""
-        if self.service.stopping or (self._preemption is not None and self._preemption.has_plans):
-            return "a preemption"
-        return f"keeping places for {self.kept_for}" if self.kept_for else ""
+    def state(self) -> dict[str, Any]:
+        """The fields of EngineState about claims: who is being stopped for whom, and what is known of running pods."""
+        preemption, kept = self._preemption, self._kept
+        times = preemption.occupants.times.items() if preemption is not None else ()
+        return {
+            "times": tuple((uid, known.placed, known.started) for uid, known in times),
+            "spared": tuple(preemption.spared.items()) if preemption is not None else (),
+            "plans": preemption.plans() if preemption is not None else (),
+            "stopping": tuple(self._stopping()),
+            "kept_for": self.kept_for,
+            "kept": kept.pods if kept is not None else (),
+            "service": self.service.state(),
+            "helpless": tuple(name for name in self.helpless.names if name in self._scheduler.waiting),
+        }
 
-    def times(self) -> tuple[tuple[str, float, float], ...]:
-        """UID, when it was placed, and when it started, of each pod of which preemption knows it."""
-        known = self._preemption.occupants.times if self._preemption is not None else {}
-        return tuple((uid, times.placed, times.started) for uid, times in known.items())
+    def _stopping(self) -> Iterator[ToldToStop]:
+        preemption = self._preemption
+        for uid, job in self.service.stopping.items():
+            yield ToldToStop(uid, job, preemption is None or not preemption.occupants.is_kept(uid))
 
-    def spared(self) -> tuple[tuple[str, float], ...]:
-        """UIDs of pods that are not to be stopped now, as the API server has refused it, and until when."""
-        return tuple(self._preemption.spared.items()) if self._preemption is not None else ()
-
-    def restore(self, times: Iterable[tuple[str, float, float]], spared: Iterable[tuple[str, float]]) -> None:
-        """Take in what another engine knew (`times`, `spared`)."""
-        for uid, placed, started in times:
-            self.placed(uid, Times(placed, started))
+    def restore(self, state: EngineState) -> None:
+        """Take in what another engine knew (`state`)."""
+        self.helpless.begin_again(state.helpless)
+        self.service.stopping.update((one.uid, one.job) for one in state.stopping)
+        if state.service is not None:
+            self.service.restore(state.service)
         if self._preemption is not None:
-            self._preemption.spared.update(spared)
+            self._preemption.spared.update(state.spared)
+            self._preemption.restore(state.plans)
+            self._preemption.occupants.restore({uid: Times(*times) for uid, *times in state.times})
+            for one in state.stopping:
+                self._preemption.occupants.keep(one.uid, one.may_stop)
+        if self._kept is not None:
+            self._kept.restore(state.kept_for, state.kept)
 
     def begin_again(self, helpless: Iterable[str]) -> None:
         """Forget which searches have failed, but not for which groups (`helpless`)."""
         self.helpless.begin_again(helpless)
         self._heard = ((), -inf)
+        self.service.begin_again()
         if self._kept is not None:
-            self._kept.look_at_once()
+            self._kept.begin_again()
+        if self._preemption is not None:
+            self._preemption.occupants.begin_again()
 
     def planned(self, group: Group) -> Sequence[Decision] | None:
         """Reserve the places that other pods have left for the group; None = there are none."""

@@ -12,6 +12,7 @@ from dovetail.model.events import (
     BudgetChanged,
     Event,
     GangChanged,
+    GroupArrived,
     NamespaceChanged,
     NodeChanged,
     NodeGone,
@@ -48,30 +49,29 @@ class Facts:
     def __init__(self) -> None:
         self._latest: dict[type[Event], dict[Hashable, Event]] = {kind: {} for kind in FACTS_IN_ORDER}
         self._volumes: dict[Hashable, VolumeFact] = {}
-        self._gone: dict[str, Event] = {}  # the last NodeChanged of nodes that are gone
 
     def note(self, event: Event) -> None:
         """Take in one event, and drop those that it makes obsolete."""
         match event:
             case NodeChanged(_, node):
                 self._put(event, node.name, True)
-                self._gone.pop(node.name, None)
             case NodeGone(_, name):
                 self._latest[SignalsMeasured].pop(name, None)
-                before = self._latest[NodeChanged].pop(name, None)
-                if before is not None:
-                    self._gone[name] = before
+                self._latest[NodeChanged].pop(name, None)
             case PodObserved(_, running):
                 self._put(event, running.pod.uid, True)
+            case GroupArrived(_, group):  # what its pods hold is released
+                for pod in group.pods:
+                    self._latest[PodObserved].pop(pod.uid, None)
             case PodGone(_, uid):
                 self._latest[PodObserved].pop(uid, None)
             case PodsGone(_, uids):
                 for uid in uids:
                     self._latest[PodObserved].pop(uid, None)
             case VolumesChanged(_, facts, gone):
-                self._volumes.update((_volume_key(fact), fact) for fact in facts)
-                for fact in gone:
+                for fact in gone:  # before `facts`, as the engine takes them in
                     self._volumes.pop(_volume_key(fact), None)
+                self._volumes.update((_volume_key(fact), fact) for fact in facts)
             case _:
                 self._of_settings(event)
 
@@ -97,18 +97,15 @@ class Facts:
             case _:
                 pass  # of single pods: the ledger and the waiting room show what came of it
 
-    def take_in(self, facts: Iterable[Event], at: float, gone: Iterable[str]) -> None:
-        """Take in the facts of a checkpoint, and the nodes among them that are gone."""
+    def take_in(self, facts: Iterable[Event]) -> None:
+        """Take in the facts of a checkpoint."""
         for event in facts:
             self.note(event)
-        for name in gone:
-            self.note(NodeGone(at, name))
 
     def begin_again(self, at: float, nodes: tuple[Node, ...], running: tuple[RunningPod, ...]) -> None:
         """Take these nodes and pods instead of the known ones: the ledger was rebuilt from them."""
         self._latest[NodeChanged] = {node.name: NodeChanged(at, node) for node in nodes}
         self._latest[PodObserved] = {one.pod.uid: PodObserved(at, one) for one in running}
-        self._gone.clear()
 
     def _put(self, event: Event, key: Hashable, exists: bool) -> None:
         known = self._latest[type(event)]
@@ -117,26 +114,22 @@ class Facts:
         else:
             known.pop(key, None)
 
-    def observed(self, uid: str) -> bool:
-        return uid in self._latest[PodObserved]
+    def pods(self) -> Iterable[str]:
+        """UIDs of the pods that were seen on a node."""
+        return map(str, self._latest[PodObserved])
 
-    def all(self, at: float, ledger: Ledger) -> tuple[list[Event], list[str]]:
-        """All facts, in the order in which an empty engine takes them in, and the nodes among them that are gone.
+    def observed(self, uid: str) -> RunningPod | None:
+        """The pod as it was seen on a node; None = it was not seen, or has arrived again since."""
+        event = self._latest[PodObserved].get(uid)
+        return event.running if isinstance(event, PodObserved) else None
 
-        Pods of which the ledger knows something newer are left out.
-        """
-        inhabited = {ledger.node_of(uid) for uid in ledger.pods}
-        self._gone = {name: event for name, event in self._gone.items() if name in inhabited}
-        return list(self._in_order(at, ledger)), list(self._gone)
-
-    def _in_order(self, at: float, ledger: Ledger) -> Iterator[Event]:
+    def all(self, at: float, ledger: Ledger) -> Iterator[Event]:
+        """All facts, in the order in which an empty engine takes them in."""
         for kind in FACTS_IN_ORDER:
-            if kind is NodeChanged:
-                yield from self._gone.values()
             if kind is VolumesChanged and self._volumes:
                 yield VolumesChanged(at, tuple(self._volumes.values()))
             for key, event in self._latest[kind].items():
-                if kind is not PodObserved or (key in ledger.pods and not ledger.is_reserved(str(key))):
+                if kind is not PodObserved or key in ledger.pods:
                     yield event
 
 

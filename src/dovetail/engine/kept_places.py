@@ -38,7 +38,7 @@ class KeptPlaces:
     def __init__(self, placer: Placer, search: Preemption, after: float) -> None:
         self._placer, self._search, self._after = placer, search, after
         self.group = ""  # the group for which places are kept; "" = none
-        self._pods: tuple[Pod, ...] = ()  # its pods that were promised a place
+        self.pods: tuple[str, ...] = ()  # UIDs of its pods that were promised a place
         self._looked = float("-inf")
 
     def look(self, at: float, waiting: WaitingRoom, may_run: Callable[[Group], bool]) -> Sequence[Pod]:
@@ -47,7 +47,7 @@ class KeptPlaces:
             held = waiting.find(self.group)
             nodes = self._placer.ledger.row_of
             kept = self._placer.nominated.promised
-            if held is not None and all(p.uid in kept and kept[p.uid].node in nodes for p in self._pods):
+            if held is not None and all(uid in kept and kept[uid].node in nodes for uid in self.pods):
                 return ()
             self._drop()
         if at < self._looked + LOOK_EVERY:
@@ -62,9 +62,14 @@ class KeptPlaces:
                 return promised
         return ()
 
-    def look_at_once(self) -> None:
+    def restore(self, group: str, pods: tuple[str, ...]) -> None:
+        """Note that places are kept for this group and these pods of it."""
+        self.group, self.pods = group, pods
+
+    def begin_again(self) -> None:
         """Do not wait for the next look."""
         self._looked = float("-inf")
+        self._search.occupants.begin_again()
 
     def _made(self, group: Group) -> Sequence[Pod]:
         plan = self._search.plan(group, facts_of(group))
@@ -73,10 +78,10 @@ class KeptPlaces:
         promised = [(pod, d) for pod, d in zip(group.pods, plan.decisions, strict=True) if d.node is not None]
         for pod, decision in promised:
             self._placer.nominated.promise(pod, str(decision.node), decision.shares)
-        self.group, self._pods = group.name, tuple(pod for pod, _ in promised)
-        return self._pods
+        self.restore(group.name, tuple(pod.uid for pod, _ in promised))
+        return [pod for pod, _ in promised]
 
     def _drop(self) -> None:
-        for pod in self._pods:
-            self._placer.nominated.forget(pod.uid)
-        self.group, self._pods = "", ()
+        for uid in self.pods:
+            self._placer.nominated.forget(uid)
+        self.restore("", ())

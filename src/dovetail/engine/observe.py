@@ -6,7 +6,7 @@ waiting pod must never get a card only because a guess was made from incomplete 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from dovetail.engine.faults import Faults
 from dovetail.engine.kernel.state import NONE, RESERVED
@@ -14,6 +14,7 @@ from dovetail.engine.ledger.doubted import every_possible_card, memory_on, with_
 from dovetail.engine.ledger.intern import cards_taken
 from dovetail.engine.ledger.requests import unlimited
 from dovetail.engine.placer import Placer
+from dovetail.model.checkpoint import PodRecord
 from dovetail.model.decision import Share
 from dovetail.model.events import Warn
 from dovetail.model.node import Enforcer
@@ -136,6 +137,28 @@ class Observed:
                 if not self._faults.running(one, error):
                     raise
 
+    def records(self) -> Iterator[PodRecord]:
+        """What is kept of the records of pods."""
+        for uid in {**self._records, **self._trust}:
+            yield PodRecord(uid, self._records.get(uid), self._trust.get(uid, Trust.FULL))
+
+    def rows(self) -> tuple[list[int], list[int]]:
+        """Rows whose guesses are made again when room appears, and rows with early records (`_early`)."""
+        guessed = [row for row in sorted(self._squeezed) if self._ledger.assumed_on(row)]
+        return guessed, sorted(row for row in self._early if self._ledger.held_on(row))
+
+    def restore(self, records: Iterable[PodRecord], squeezed: Iterable[int], early: Iterable[int]) -> None:
+        """Take over what another engine kept of pods that are booked already."""
+        for record in records:
+            self.forget(record.uid)
+            if record.shares is not None:
+                self._records[record.uid] = record.shares
+            if record.trust is not Trust.FULL:
+                self._trust[record.uid] = record.trust
+        ledger = self._ledger
+        self._guessed = {ledger.row_holding(uid) for uid in ledger.pods if ledger.pods[uid].assumed}
+        self._squeezed, self._early = set(squeezed), set(early)
+
     def settle(self, row: int) -> None:
         """Make guesses on the row again if they did not fit before: what pods hold there has changed."""
         if row in self._squeezed and self._ledger.nodes[row].devices:
@@ -163,6 +186,7 @@ class Observed:
             doubtful += [uid for uid in ledger.held_on(row) if self._is_promised_elsewhere(uid, own)]
         ignored = [uid for uid in doubtful if uid in self._records and uid not in guessed]
         ignored = ignored if self._kubelet_picks(node.name) else []
+        ignored.sort(key=lambda uid: (ledger.pods.pod(uid).order, uid))  # slots depend on which pods came before
         self._book_again(row, list(dict.fromkeys(doubtful)))
         return [Warn(ledger.pods.pod(uid).key, _IGNORED.format(node=node.name)) for uid in ignored]
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dovetail.engine.kernel.state import ALLOCATED, POD_SHAPE, POD_STATE, RESERVED
 from dovetail.engine.ledger.intern import NO_OWNER
 from dovetail.engine.ledger.ledger import Ledger
-from dovetail.model.calls import Expected
+from dovetail.model.checkpoint import Expected
 from dovetail.model.pod import Pod
 from dovetail.model.units import WHOLE_CARD
 from dovetail.policies.outlook import tables

@@ -10,28 +10,28 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+import msgspec
+
+from dovetail.engine.checkpoints import begin_again, checkpoint_of, take_in
 from dovetail.engine.claims import Rights
 from dovetail.engine.facts import Facts
-from dovetail.engine.kernel.state import RESERVED
 from dovetail.engine.scheduler import Scheduler
 from dovetail.model.calls import (
     AllRetried,
     Call,
-    Checkpoint,
+    Compiled,
     EngineSettings,
-    EngineState,
     Handled,
     JournalGap,
-    OwnPlace,
-    Promised,
     Rebuilt,
     Retried,
     SearchedAgain,
     Withdrawn,
 )
-from dovetail.model.events import Bind, Effect, Event, NodeGone, PodBound, Wait
+from dovetail.model.checkpoint import Checkpoint
+from dovetail.model.events import Bind, Effect, Event, Wait
 from dovetail.model.node import Node
-from dovetail.model.pod import Group, RunningPod
+from dovetail.model.pod import Group, Profile, RunningPod
 from dovetail.policies.orders import ORDERS
 from dovetail.policies.yielding import YIELDING
 
@@ -79,6 +79,8 @@ class RecordedScheduler(Scheduler):
         self.keep: Keep = _nothing
         self.facts: Facts | None = None  # set by `record`
         self._inside = False
+        self._calls, self._clock = 0, 0.0  # since the last checkpoint: the number of calls, and the sum of their times
+        self.wake.long = set()
         self.placer.queues.half_life = settings.half_life
         self.retries.deferred = self.claims.helpless.limited = settings.deferred
 
@@ -94,13 +96,13 @@ class RecordedScheduler(Scheduler):
         self.facts.note(event)
         with self._one_call(event.at):
             effects = super().handle(event)
-        self.keep(Handled(event), effects)
+        self._note(Handled(event), effects, event.at)
         return effects
 
     def retry_some(self, at: float, pods: int) -> list[Effect]:
         with self._one_call(at):
             effects = super().retry_some(at, pods)
-        self.keep(Retried(at, pods), effects)
+        self._note(Retried(at, pods), effects, at)
         return effects
 
     def search_again(self, at: float) -> tuple[Effect, ...]:
@@ -108,7 +110,7 @@ class RecordedScheduler(Scheduler):
             return ()
         with self._one_call(at):
             effects = super().search_again(at)
-        self.keep(SearchedAgain(at), effects)
+        self._note(SearchedAgain(at), effects, at)
         return effects
 
     def retry_all(self, at: float) -> tuple[Effect, ...]:
@@ -116,7 +118,7 @@ class RecordedScheduler(Scheduler):
             return super().retry_all(at)
         with self._one_call(at):
             effects = super().retry_all(at)
-        self.keep(AllRetried(at), effects)
+        self._note(AllRetried(at), effects, at)
         return effects
 
     def withdraw(self, group: Group) -> None:
@@ -124,14 +126,26 @@ class RecordedScheduler(Scheduler):
             return
         with self._one_call(0.0):
             super().withdraw(group)
-        self.keep(Withdrawn(group), ())
+        self._note(Withdrawn(group), ())
 
     def rebuild(self, nodes: Sequence[Node], running: Sequence[RunningPod], reserved: Sequence[RunningPod]) -> None:
         with self._one_call(0.0):
             super().rebuild(nodes, running, reserved)
         if self.facts is not None:
             self.facts.begin_again(0.0, tuple(nodes), tuple(running))
-        self.keep(Rebuilt(tuple(nodes), tuple(running), tuple(reserved)), ())
+        self._note(Rebuilt(tuple(nodes), tuple(running), tuple(reserved)), ())
+
+    def use_compiled(self, profile: Profile) -> None:
+        """See Placer.use_compiled. A repetition may go on interpreted: it notes only how long its lists are."""
+        super().use_compiled(profile)
+        self.note_compiled(profile)
+
+    def note_compiled(self, profile: Profile) -> None:
+        """Make long lists of waiting requests with these policies (engine/wake.py)."""
+        assert self.wake.long is not None
+        if (profile.node, profile.device) not in self.wake.long:
+            self.wake.long.add((profile.node, profile.device))
+            self._note(Compiled(profile), ())
 
     def would_place(self, at: float, group: Group) -> list[Effect]:
         """What would come of the group if it arrived now. Nothing changes, and no call is recorded."""
@@ -139,6 +153,11 @@ class RecordedScheduler(Scheduler):
             group = self.members.current(group)
             decided = list(zip(group.pods, self.place((group,)), strict=True))
         return [Bind(pod, one) if one.placed else Wait(pod, one) for pod, one in decided]
+
+    def _note(self, call: Call, effects: Sequence[Effect], at: float = 0.0) -> None:
+        self._calls += 1
+        self._clock += at
+        self.keep(call, effects)
 
     @contextmanager
     def _one_call(self, at: float) -> Iterator[None]:
@@ -155,73 +174,26 @@ class RecordedScheduler(Scheduler):
     # ---- the state as a value -----------------------------------------------------------------------------------
 
     def checkpoint(self, at: float) -> Checkpoint:
-        """The state as facts. Afterwards this engine, too, has forgotten what facts do not tell (`_begin_again`)."""
+        """The state as facts. Afterwards this engine, too, has forgotten what facts do not tell (`begin_again`)."""
         assert self.facts is not None, "checkpoint without record"
-        ledger, claims = self.ledger, self.claims
-        events, gone = self.facts.all(at, ledger)
-        own = [uid for uid in ledger.pods if ledger.is_reserved(uid) or not self.facts.observed(uid)]
-        state = EngineState(
-            at=max(at, claims.service.now),
-            held=tuple(
-                OwnPlace(ledger.pods.pod(uid), ledger.node_of(uid), ledger.held_shares(uid), ledger.is_reserved(uid))
-                for uid in own
-            ),
-            gone=tuple(gone),
-            promised=tuple(Promised(one.pod, one.node, one.shares) for one in self.nominated.promised.values()),
-            waiting=tuple(self.waiting),
-            times=claims.times(),
-            spared=claims.spared(),
-            helpless=tuple(name for name in claims.helpless.names if name in self.waiting),
-            expected=self.outlook.expected(),
-            inexact=self.inexact,
-        )
-        self._begin_again(state)
-        return Checkpoint(tuple(events), state)
-
-    @property
-    def inexact(self) -> str:
-        """What facts would not tell of the state now; "" = nothing."""
-        if self.claims.under_way:
-            return f"{self.claims.under_way} was under way"
-        if self.placer.queues.half_life and self.placer.queues.active:
-            return "what queues have used in the past was not known"
-        return "the time that jobs have had was not known" if self.claims.service.attends else ""
+        at = max(at, self.claims.service.now)
+        begin_again(self, at)
+        facts, state = checkpoint_of(self, self.facts, at)
+        state = msgspec.structs.replace(state, calls=self._calls, clock=self._clock)
+        self._calls, self._clock = 0, 0.0
+        self._offer_all(at)
+        return Checkpoint(facts, state)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Take in the state. The engine must be empty."""
-        with self._one_call(checkpoint.state.at):
-            for event in checkpoint.facts:
-                super().handle(event)
-            self._take_in(checkpoint.state)
-            self._begin_again(checkpoint.state)
+        at = checkpoint.state.at
+        with self._one_call(at):
+            take_in(self, checkpoint)
+            begin_again(self, at)
+            self._offer_all(at)
 
-    def _take_in(self, state: EngineState) -> None:
-        at = state.at
-        for one in state.held:
-            self.ledger.book_observed(one.pod, one.node, one.shares, assumed=False, status=RESERVED)
-            if one.pod.relations.claims and one.reserved:
-                self.related.volumes.take(one.pod, one.node)
-            if not one.reserved:
-                super().handle(PodBound(at, one.pod.uid))
-        for name in state.gone:
-            super().handle(NodeGone(at, name))
-        for promise in state.promised:
-            self.nominated.promise(promise.pod, promise.node, promise.shares)
-        if state.expected is not None:
-            self.outlook.restore(state.expected)
-        for group in state.waiting:
-            self.wait(group)
-        self.claims.restore(state.times, state.spared)
-
-    def _begin_again(self, state: EngineState) -> None:
-        """Forget which searches have failed and which retries are due: all waiting groups are tried again."""
-        at = state.at
-        if not self.claims.plain:
-            self.note_time(at)
-        self.news.take()
-        self.wake.forget()
-        self.claims.begin_again(state.helpless)
-        self.retries.begin_again()
+    def _offer_all(self, at: float) -> None:
+        """Try all waiting groups again: which retries were due is forgotten."""
         if self.retries.deferred:
             self.offer(at, self.waiting.requests())
 

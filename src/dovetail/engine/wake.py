@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.engine.kernel.build import Kernel
+from dovetail.engine.kernel.build import Kernel, Pair
 from dovetail.engine.kernel.state import Batch
 from dovetail.engine.ledger.ledger import Ledger
 from dovetail.engine.ledger.requests import Requests
@@ -54,6 +54,9 @@ class Wake:
         self._version = -1  # of the waiting room; negative: all lists must be built again
         self.is_complete = True
         self.restarts = 0  # how often all lists were built again
+        # Node and GPU policies whose requests are in long lists; None = those of compiled kernels. A repetition has
+        # them from the recorded run: the lists decide how many pods a portion of retries tries.
+        self.long: set[Pair] | None = None
 
     def helped(self, rows: Sequence[int]) -> list[Hashable]:
         """Waiting requests that one of the rows could take, and ALWAYS: one row does not decide for its groups."""
@@ -149,7 +152,11 @@ class Wake:
 
     def _longest(self, profile: Profile) -> int:
         """The most requests in a list: one list is checked without a break, and every other pod waits meanwhile."""
-        return MAX_LISTED if isinstance(self._kernel(profile).which_fit, partial) else MAX_LISTED_INTERPRETED
+        if self.long is None:
+            is_fast = isinstance(self._kernel(profile).which_fit, partial)
+        else:
+            is_fast = (profile.node, profile.device) in self.long
+        return MAX_LISTED if is_fast else MAX_LISTED_INTERPRETED
 
     def _list(self, keys: list[Any]) -> tuple[list[Any], Batch]:
         pods = [self._waiting.first(key).pods[0] for key in keys]

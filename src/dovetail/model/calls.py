@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from dovetail.model.checkpoint import Checkpoint
 from dovetail.model.decision import Share
 from dovetail.model.events import Bind, Effect, Event, Evict, Move, Resize, Wait, Warn
 from dovetail.model.node import Node
-from dovetail.model.pod import Group, Pod, RunningPod
+from dovetail.model.pod import Group, Profile, RunningPod
 from dovetail.model.volumes import VolumeChoice
 
 
@@ -58,6 +59,12 @@ class AllRetried(msgspec.Struct, frozen=True):
     at: float
 
 
+class Compiled(msgspec.Struct, frozen=True):
+    """`Scheduler.use_compiled`: the profile's kernel is compiled from now on, so more requests are checked at once."""
+
+    profile: Profile
+
+
 class Withdrawn(msgspec.Struct, frozen=True):
     """`Scheduler.withdraw`."""
 
@@ -87,54 +94,9 @@ class JournalGap(msgspec.Struct, frozen=True):
     lost: int = 0  # entries that were not written
 
 
-class OwnPlace(msgspec.Struct, frozen=True):
-    """A place that the scheduler itself gave to a pod that no event has shown on its node yet."""
-
-    pod: Pod
-    node: str
-    shares: tuple[Share, ...]
-    reserved: bool  # False = bound
-
-
-class Promised(msgspec.Struct, frozen=True):
-    """A node that is kept for a waiting pod."""
-
-    pod: Pod
-    node: str
-    shares: tuple[Share, ...] | None
-
-
-class Expected(msgspec.Struct, frozen=True):
-    """What joint policies have learned of the workload: pods that stand for their shape, with how often it came."""
-
-    times: tuple[tuple[Pod, int], ...]
-    basis: tuple[tuple[Pod, int], ...]
-    until_next: int
-
-
-class EngineState(msgspec.Struct, frozen=True, kw_only=True):
-    """What an engine has made of its events, as far as the latest event about each object does not tell it."""
-
-    at: float
-    held: tuple[OwnPlace, ...] = ()
-    gone: tuple[str, ...] = ()  # nodes that are gone, while pods still hold places there
-    promised: tuple[Promised, ...] = ()
-    waiting: tuple[Group, ...] = ()
-    times: tuple[tuple[str, float, float], ...] = ()  # UID, when it was placed, when it started
-    spared: tuple[tuple[str, float], ...] = ()  # UID of a pod whose eviction was refused, and until when
-    helpless: tuple[str, ...] = ()  # waiting groups that no eviction would help
-    expected: Expected | None = None
-    inexact: str = ""  # what is not told here; "" = nothing
-
-
-class Checkpoint(msgspec.Struct, frozen=True):
-    """An engine as values: an empty engine that takes them in decides as the one that they come from."""
-
-    facts: tuple[Event, ...]  # the latest event about each object
-    state: EngineState
-
-
-Call = Handled | Retried | SearchedAgain | AllRetried | Withdrawn | Offered | Rebuilt | JournalGap | Checkpoint
+Call = (
+    Handled | Retried | SearchedAgain | AllRetried | Compiled | Withdrawn | Offered | Rebuilt | JournalGap | Checkpoint
+)
 
 
 class PlacedPod(NamedTuple):

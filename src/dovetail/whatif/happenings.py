@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from dovetail.model.calls import Call, Checkpoint, Handled, Offered, PlacedPod, Rebuilt, Stopped
+from dovetail.model.calls import Call, Handled, Offered, PlacedPod, Rebuilt, Stopped
+from dovetail.model.checkpoint import Checkpoint
 from dovetail.model.events import (
     GroupArrived,
     NodeChanged,

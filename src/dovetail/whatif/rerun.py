@@ -12,7 +12,7 @@ from dovetail.engine.recorded import RecordedScheduler
 from dovetail.model.calls import (
     AllRetried,
     Call,
-    Checkpoint,
+    Compiled,
     EngineSettings,
     Handled,
     JournalGap,
@@ -24,6 +24,7 @@ from dovetail.model.calls import (
     Withdrawn,
     outcome_of,
 )
+from dovetail.model.checkpoint import WHOLE_STATE, Checkpoint, EngineState, Expected, ServiceState
 from dovetail.model.events import Effect
 
 MAX_DIFFERENCES = 20  # that are kept
@@ -139,7 +140,7 @@ class Rerun:
         self.engine = self._new(self._settings)
         self.engine.restore(checkpoint)
         assert self.engine.facts is not None
-        self.engine.facts.take_in(checkpoint.facts, checkpoint.state.at, checkpoint.state.gone)
+        self.engine.facts.take_in(checkpoint.facts)
         self.counts.restored += 1
         if checkpoint.state.inexact:
             self.counts.notes.append(
@@ -178,6 +179,8 @@ def perform(engine: RecordedScheduler, call: Call) -> list[Effect]:
             return list(engine.retry_all(at))
         case Offered(at, group):
             return engine.would_place(at, group)
+        case Compiled(profile):
+            engine.note_compiled(profile)
         case Withdrawn(group):
             engine.withdraw(group)
         case Rebuilt(nodes, running, reserved):
@@ -189,12 +192,21 @@ def perform(engine: RecordedScheduler, call: Call) -> list[Effect]:
 
 def unlike(one: Checkpoint, other: Checkpoint) -> list[str]:
     """The parts in which two states differ. The order of entries does not matter."""
-    names = ("held", "gone", "promised", "waiting", "times", "spared", "helpless")
+    names: tuple[str, ...] = ("held", "gone", "promised", "waiting", "times", "spared", "helpless")
+    if one.state.form == other.state.form == WHOLE_STATE:
+        names = EngineState.__struct_fields__
     found = [name for name in names if _sorted(getattr(one.state, name)) != _sorted(getattr(other.state, name))]
     return found + ["facts"] * (_sorted(one.facts) != _sorted(other.facts))
 
 
-def _sorted(entries: Iterable[object]) -> list[bytes]:
+def _sorted(part: object) -> list[bytes]:
+    """The part of a state, whatever the order of its entries."""
+    if isinstance(part, Expected):  # pods only stand for their shape
+        return [b"%d" % n for n in (sum(n for _, n in part.times), sum(n for _, n in part.basis), part.until_next)]
+    if isinstance(part, ServiceState):  # sums of seconds: trials that were undone have added them up in other steps
+        jobs = (msgspec.structs.replace(job, service=round(job.service, 3)) for job in part.jobs)
+        return [*_sorted(tuple(jobs)), *_sorted(part.failed), *_sorted(part.stopped)]
+    entries = part if isinstance(part, tuple) else (part,)
     return sorted(msgspec.msgpack.encode(entry, order="deterministic") for entry in entries)
 
 

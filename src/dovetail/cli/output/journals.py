@@ -10,7 +10,7 @@ from dovetail.cli.journals import JournalReader, at_of, groups_of, pods_of, writ
 from dovetail.cli.output import table
 from dovetail.model.calls import (
     Call,
-    Checkpoint,
+    Compiled,
     Handled,
     JournalGap,
     KeptWaiting,
@@ -22,6 +22,7 @@ from dovetail.model.calls import (
     Stopped,
     Withdrawn,
 )
+from dovetail.model.checkpoint import Checkpoint
 from dovetail.model.decision import Share
 from dovetail.model.events import GroupArrived
 from dovetail.model.reason import Reason, sentence
@@ -134,6 +135,8 @@ def _subject(call: Call, names: dict[str, str]) -> tuple[str, list[str]]:
     match call:
         case Handled(GroupArrived(_, group)) | Offered(_, group) | Withdrawn(group):
             return group.title, [pod.key for pod in group.pods]
+        case Compiled(profile):
+            return f"{profile.node} × {', '.join(profile.device)}", []
         case JournalGap(_, reason, lost):
             return f"{reason} ({lost:,} entries lost)", []
         case Checkpoint(facts, state):

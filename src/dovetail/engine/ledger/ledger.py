@@ -217,6 +217,11 @@ class Ledger:
         """Rebuild a row after a booking on it failed halfway."""
         self._write_row(row, self.nodes[row], self.is_active(row))
 
+    def lay_out(self, names: Sequence[str]) -> None:
+        """Give these nodes the rows 0, 1, … of an empty ledger. They are inactive until `set_node`."""
+        for name in names:
+            self._write_row(self.places.append(name), Node(name), active=False)
+
     def empty(self, reserved: Collection[str]) -> None:
         """Drop everything that pods hold: all are booked again afterwards, pods with these UIDs as reservations.
 

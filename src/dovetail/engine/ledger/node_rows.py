@@ -85,12 +85,18 @@ class NodeRows:
         """A row for a node about which nothing is known yet. `write` must follow."""
         row = self._spare_row()
         if row == NONE:
-            row = self._storage.add_row()
-            self.nodes.append(Node(name))
-            self.static.append(self.nodes[row].static)
-            self._own_names().append((name, ()))
-        else:
-            self._take_over(row, name)
+            return self.append(name)
+        self._take_over(row, name)
+        self.row_of[name] = row
+        self._storage.ranks_stale = True
+        return row
+
+    def append(self, name: str) -> int:
+        """A new row, as `add` gives, whatever rows are spare. `write` must follow."""
+        row = self._storage.add_row()
+        self.nodes.append(Node(name))
+        self.static.append(self.nodes[row].static)
+        self._own_names().append((name, ()))
         self.row_of[name] = row
         self._storage.ranks_stale = True
         return row
@@ -179,6 +185,16 @@ class NodeRows:
         self._write_cards(row, first)
         self._storage.rows.fact[row, CARDS] = len(devices)
         self._own_names()[row] = (self.nodes[row].name, tuple(device.uuid for device in devices))
+
+    @property
+    def ghosts(self) -> dict[str, tuple[Device, ...]]:
+        """By node: cards that pods hold and the node does not register."""
+        return {self.nodes[row].name: devices for row, devices in self._ghosts.items() if devices}
+
+    def know_ghosts(self, row: int, devices: tuple[Device, ...]) -> None:
+        """Take over what another ledger knew of such cards. `write` must follow."""
+        known = {device.uuid: device for device in devices}
+        self._ghosts[row] = tuple(known.get(device.uuid, device) for device in self._ghosts.get(row, ()))
 
     def note_change(self, row: int) -> None:
         """Note that the row changed by something that no decision weighed: another node, or a pod that runs there."""

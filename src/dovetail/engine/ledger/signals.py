@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -62,6 +62,14 @@ class SignalRows:
         earlier = () if known is None else known.expected
         now = (signals.measured_at, self._expected(row))
         self._put(row, Measured(signals, _within_window(earlier, now)), columns)
+
+    def all(self) -> Iterator[tuple[int, Measured]]:
+        """(row, what is known of it)."""
+        yield from self._known.items()
+
+    def restore(self, row: int, known: Measured, columns: Mapping[str, int]) -> None:
+        """Take over what another ledger knew of the row."""
+        self._put(row, known, columns)
 
     def write(self, row: int, active: bool, columns_of: ColumnsOf) -> None:
         """Write the measurement again after the row was written, perhaps with other cards in other columns."""

@@ -6,7 +6,7 @@ looked at one by one.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from math import inf
 from typing import Any, NamedTuple
 
@@ -94,6 +94,12 @@ class Occupants:
             self.times[uid] = times
             self._started[slot] = times.started or inf
 
+    def restore(self, times: Mapping[str, Times]) -> None:
+        """Take these times instead of those that were noted here."""
+        self.times = dict(times)
+        for uid, slot in self._ledger.pods.slot_of.items():
+            self._started[slot] = self.times.get(uid, UNKNOWN_TIMES).started or inf
+
     def forget(self, uid: str) -> None:
         """Drop the times of a pod that is gone."""
         self.times.pop(uid, None)
@@ -103,6 +109,11 @@ class Occupants:
         slot = self._ledger.pods.slot_of.get(uid)
         if slot is not None:
             self._may_stop[slot] = may_stop
+
+    def is_kept(self, uid: str) -> bool:
+        """Whether searches leave the pod out (`keep`)."""
+        slot = self._ledger.pods.slot_of.get(uid)
+        return slot is not None and not self._may_stop[slot]
 
     def may_stop(self, uid: str) -> bool:
         """Whether the pod may be stopped at all: bound, not ending, and of a scheduler that is served."""
@@ -151,6 +162,10 @@ class Occupants:
             number = self._accounts[key] = len(self._of_account)
             self._of_account.append({})
         return number
+
+    def begin_again(self) -> None:
+        """Count accounts again: since a pod came, its node may have got other cards."""
+        self._count_accounts_again()
 
     def _count_accounts_again(self) -> None:
         """Drop accounts that have no pods any more."""

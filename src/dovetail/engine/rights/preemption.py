@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from msgspec import structs
+
 from dovetail.engine.kernel.state import NONE, RESERVED
 from dovetail.engine.ledger.ledger import Ledger
 from dovetail.engine.rights.occupants import Occupants
@@ -18,6 +20,7 @@ from dovetail.engine.rights.placing import Flags, Placing
 from dovetail.engine.rights.rows_in_turn import RowsInTurn
 from dovetail.engine.rights.service import AttainedService
 from dovetail.engine.rights.victims import Preemptor, Victim, Victims
+from dovetail.model.checkpoint import StandingPlan
 from dovetail.model.decision import Decision, Share
 from dovetail.model.pod import Group, Pod
 from dovetail.model.relations import NO_RELATIONS
@@ -67,7 +70,7 @@ class Preemption:
     service: AttainedService
     victims: Victims
     fits: Fits
-    _plans: dict[str, PreemptionPlan] = field(default_factory=dict)  # group -> the plan whose victims are being stopped
+    _plans: dict[str, StandingPlan] = field(default_factory=dict)  # group -> the plan whose victims are being stopped
     spared: dict[str, float] = field(default_factory=dict)  # UID -> the time until which the pod is not asked again
 
     @property
@@ -149,7 +152,8 @@ class Preemption:
 
     def begin(self, group: Group, plan: PreemptionPlan) -> None:
         """Keep the plan: its victims are being stopped for the group."""
-        self._plans[group.name] = plan
+        victims = tuple(victim.held.pod.uid for victim in plan.victims)
+        self._plans[group.name] = StandingPlan(group.name, tuple(plan.decisions), victims)
         for victim in plan.victims:
             self.occupants.keep(victim.held.pod.uid, may_stop=False)
 
@@ -160,16 +164,23 @@ class Preemption:
     def is_planned(self, name: str) -> bool:
         return name in self._plans
 
-    @property
-    def has_plans(self) -> bool:
-        return bool(self._plans)
+    def plans(self) -> tuple[StandingPlan, ...]:
+        """The plans under way. Generations of the ledger are left out: another engine has others."""
+        return tuple(
+            structs.replace(plan, decisions=tuple(structs.replace(one, generation=0) for one in plan.decisions))
+            for plan in self._plans.values()
+        )
+
+    def restore(self, plans: Iterable[StandingPlan]) -> None:
+        """Take over plans that another engine has begun."""
+        self._plans = {plan.group: plan for plan in plans}
 
     def refused(self, uid: str, now: float) -> list[str]:
         """The pod goes on. Returns the groups whose plans need it to end; they are dropped."""
         self.spared = {one: until for one, until in self.spared.items() if until > now}
         self.spared[uid] = now + SPARED_SECONDS
         self.occupants.keep(uid, may_stop=True)
-        names = [n for n, plan in self._plans.items() if any(v.held.pod.uid == uid for v in plan.victims)]
+        names = [n for n, plan in self._plans.items() if uid in plan.victims]
         for name in names:
             self.forget(name)
         return names
@@ -209,7 +220,7 @@ class Preemption:
         """Whether pods are ending whose places the group was promised, by its plan or by an earlier scheduler's."""
         plan = self._plans.get(group.name)
         if plan is not None:
-            return any(victim.held.pod.uid in self.service.stopping for victim in plan.victims)
+            return any(uid in self.service.stopping for uid in plan.victims)
         return any(self._row_is_being_cleared(pod) for pod in group.pods)
 
     def _row_is_being_cleared(self, pod: Pod) -> bool:

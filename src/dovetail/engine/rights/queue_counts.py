@@ -15,6 +15,7 @@ from dovetail.engine.ledger.ledger import Ledger
 from dovetail.engine.rights.queue_amounts import CardKind, Holding, Measures
 from dovetail.engine.rights.queue_shares import Shares
 from dovetail.engine.rights.queue_tree import Branch, Tree
+from dovetail.model.checkpoint import PastUse
 from dovetail.model.pod import Group, Pod
 from dovetail.model.rights import Queue
 from dovetail.policies.quota.kai import remember
@@ -149,6 +150,27 @@ class QueueCounts:
                 now = branch.used[resource] / total if total else 0.0
                 branch.history[resource] = remember(branch.history.get(resource, 0.0), now, seconds, self.half_life)
         self._shares.demand += 1
+
+    def past_use(self) -> PastUse:
+        """What queues have used in the past."""
+        if not (self.half_life and self.active):
+            return PastUse()
+        branches = self._fresh().branches
+        parts = ((one.queue.name, resource, part) for one in branches for resource, part in one.history.items())
+        return PastUse(self._remembered, tuple(parts))
+
+    def restore(self, past: PastUse) -> None:
+        """Take this as what queues have used in the past."""
+        branches = {branch.queue.name: branch for branch in self._fresh().branches}
+        self._remembered = past.until
+        for branch in branches.values():
+            branch.history = {}
+        for queue, resource, part in past.parts:
+            branches[queue].history[resource] = part
+
+    def begin_again(self) -> None:
+        """Count everything again before the next answer."""
+        self._stale = self.active
 
     def _change_demand(self, uid: str, sign: int) -> None:
         branch, ask = self._asking[uid]

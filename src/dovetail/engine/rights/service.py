@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from dovetail.engine.ledger.ledger import Ledger
+from dovetail.model.checkpoint import JobTime, ServiceState
 from dovetail.model.pod import Group, Pod, tenant_of
 from dovetail.model.units import WHOLE_CARD
 from dovetail.policies.orders import JobFacts
@@ -139,6 +140,26 @@ class AttainedService:
     def of_held(self, pod: Pod) -> JobFacts:
         account = self._account(job_of(pod))
         return JobFacts(pod.created, pod.priority, tenant_of(pod), account.service, account.gpus, account.stops)
+
+    def state(self) -> ServiceState | None:
+        """The time of all jobs; None = it is not counted."""
+        if not self.attends:
+            return None
+        jobs = (JobTime(job, a.service, a.since, a.gpus, a.pods, a.stops) for job, a in self._accounts.items())
+        return ServiceState(tuple(jobs), tuple(self._failed.items()), tuple(self._stopped))
+
+    def begin_again(self) -> None:
+        """Count all time until now, and drop the accounts that only trials have made."""
+        for job in list(self._accounts):
+            if not self._settled(job).pods and job not in self._stopped:
+                del self._accounts[job]
+
+    def restore(self, state: ServiceState) -> None:
+        """Take this instead of what was counted here."""
+        self._accounts = {
+            one.job: _Account(one.service, one.since, one.gpus, one.pods, one.stops) for one in state.jobs
+        }
+        self._failed, self._stopped = dict(state.failed), dict.fromkeys(state.stopped)
 
     def _account(self, job: str) -> _Account:
         return self._settled(job) if job in self._accounts else _Account()

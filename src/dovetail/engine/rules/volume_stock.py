@@ -7,22 +7,13 @@ its claim, or a claim that names its node.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
+from dovetail.model.checkpoint import VolumePromise
 from dovetail.model.volumes import AVAILABLE, Claim, ClaimRef, Volume, VolumeChoice
 
 
 class VolumeError(RuntimeError):
     """A volume was promised twice, or a choice was requested that does not exist: a bug, never a user's error."""
-
-
-@dataclass(frozen=True, slots=True)
-class VolumePromise:
-    """A volume promised to a claim. Pods that share a claim make the same promise several times."""
-
-    claim: ClaimRef
-    node: str
-    times: int = 1
 
 
 class Stock:
@@ -96,9 +87,9 @@ class Stock:
         for choice in choices:
             shelf, key = self._place_of(choice)
             promise, known = _promise(choice), shelf.get(key)
-            if known is not None and replace(known, times=1) != promise:
+            if known is not None and known._replace(times=1) != promise:
                 raise VolumeError(f"{key} is promised to {known.claim.key} on {known.node} already")
-            shelf[key] = promise if known is None else replace(known, times=known.times + 1)
+            shelf[key] = promise if known is None else known._replace(times=known.times + 1)
             if choice.volume:
                 self._given_to[choice.claim] = choice.volume
 
@@ -107,10 +98,10 @@ class Stock:
         for choice in choices:
             shelf, key = self._place_of(choice)
             known = shelf.get(key)
-            if known is None or replace(known, times=1) != _promise(choice):
+            if known is None or known._replace(times=1) != _promise(choice):
                 continue
             if known.times > 1:
-                shelf[key] = replace(known, times=known.times - 1)
+                shelf[key] = known._replace(times=known.times - 1)
                 continue
             del shelf[key]
             if choice.volume:

@@ -14,6 +14,7 @@ from dovetail.engine.rules.volume_records import HELPS_ALL_PODS, HELPS_NO_POD, H
 from dovetail.engine.rules.volume_search import Bools, VolumeCandidates
 from dovetail.engine.rules.volume_stock import VolumeError
 from dovetail.engine.wording import Fact
+from dovetail.model.checkpoint import VolumePromises
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
 from dovetail.model.rules import AffinityTerm, Requirement
@@ -187,6 +188,18 @@ class Volumes:
         self._records.moves += 1
         known = [claim for one in choices if (claim := self.claim(one.claim))]
         return Helps(frozenset(one.claim for one in choices), frozenset(claim.storage_class for claim in known))
+
+    def state(self) -> VolumePromises:
+        """All promises."""
+        given, _, made = self._records.stock.promises()
+        return VolumePromises(tuple(self._promised.items()), tuple(given.items()), tuple(made.items()))
+
+    def restore(self, state: VolumePromises) -> None:
+        """Take these promises instead of those that the pods on nodes were given here."""
+        given_to = {promise.claim.key: volume for volume, promise in state.given}
+        self._records.stock.restore((dict(state.given), given_to, dict(state.made)))
+        self._promised = dict(state.chosen)
+        self._records.moves += 1
 
     def _watch(self) -> Callable[[], None]:
         promises, promised = self._records.stock.promises(), dict(self._promised)

@@ -17,10 +17,8 @@ from dovetail.model import events, volumes
 from dovetail.model.calls import (
     AllRetried,
     Call,
-    Checkpoint,
+    Compiled,
     EngineSettings,
-    EngineState,
-    Expected,
     Handled,
     JournalGap,
     KeptWaiting,
@@ -36,6 +34,7 @@ from dovetail.model.calls import (
     Stopped,
     Withdrawn,
 )
+from dovetail.model.checkpoint import Checkpoint, EngineState, Expected
 from dovetail.model.events import Event, VolumesChanged
 from dovetail.model.gang import ANYWHERE
 from dovetail.model.pod import Group, Pod, RunningPod
@@ -52,7 +51,7 @@ OUTCOMES: tuple[type[Outcome], ...] = (
     Resized,
 )  # append only
 _NUMBER_OF = {kind: number for number, kind in enumerate(OUTCOMES)}
-_SIMPLE = (Retried, SearchedAgain, AllRetried, Withdrawn, Offered, Rebuilt, JournalGap)
+_SIMPLE = (Retried, SearchedAgain, AllRetried, Compiled, Withdrawn, Offered, Rebuilt, JournalGap)
 _CALLS: dict[str, Any] = {kind.__name__: kind for kind in _SIMPLE}
 _EVENTS: dict[str, Any] = {kind.__name__: kind for kind in events.Event.__args__ if kind is not VolumesChanged}
 _VOLUMES: dict[str, Any] = {kind.__name__: kind for kind in volumes.VolumeFact.__args__}
@@ -186,6 +185,7 @@ def _state(state: EngineState) -> EngineState:
     return msgspec.structs.replace(
         state,
         held=tuple(msgspec.structs.replace(one, pod=_pod(one.pod)) for one in state.held),
+        booked=tuple(msgspec.structs.replace(one, pod=_pod(one.pod)) for one in state.booked),
         promised=tuple(msgspec.structs.replace(one, pod=_pod(one.pod)) for one in state.promised),
         waiting=tuple(map(_group, state.waiting)),
         expected=expected,

@@ -15,7 +15,6 @@ from dovetail.model.calls import Call, JournalGap
 from dovetail.model.events import Effect
 
 CHECKPOINT_SECONDS = 10.0  # between two checkpoints, whatever happens
-PATIENCE_SECONDS = 600.0  # for which a checkpoint waits until nothing is under way that it cannot tell
 CLOSE_SECONDS = 5.0  # for writing what is pending when the process ends
 
 
@@ -62,7 +61,7 @@ class Recorder:
         self.lost = self.gaps = self.checkpoints = 0
         self._gap = ""  # why entries are dropped until the next checkpoint
         self._lost_here = 0  # entries dropped in this gap
-        self._last = self._wanted = 0.0  # when the last checkpoint was made; since when the next one is wanted
+        self._last = 0.0  # when the last checkpoint was made
         self._told = ""
         scheduler.record(self._keep)
         self.writer.start()
@@ -87,12 +86,8 @@ class Recorder:
         if writer.broken:
             self._gap = self._gap or writer.problem or "the file grew too long"
         if not (self._gap or writer.is_full):
-            self._wanted = 0.0
             return
-        self._wanted = self._wanted or now
         if now < self._last + CHECKPOINT_SECONDS or not writer.idle or (writer.problem and not writer.is_due(now)):
-            return
-        if self._scheduler.inexact and not self._gap and now < self._wanted + PATIENCE_SECONDS:
             return
         self._checkpoint(now)
 
@@ -100,7 +95,7 @@ class Recorder:
         if self._gap:
             self.gaps += 1
             self.writer.put(JournalGap(now, self._gap, self._lost_here), ())
-        self._gap, self._lost_here, self._last, self._wanted = "", 0, now, 0.0
+        self._gap, self._lost_here, self._last = "", 0, now
         self.checkpoints += 1
         self.writer.broken = False
         self.writer.put(self._scheduler.checkpoint(now), ())

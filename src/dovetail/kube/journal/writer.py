@@ -18,7 +18,8 @@ from pathlib import Path
 from dovetail import __version__
 from dovetail.kube.journal.codec import FileHeader, encode, encode_header
 from dovetail.kube.journal.files import MAGIC, SUFFIX, block, create
-from dovetail.model.calls import Call, Checkpoint, EngineSettings, JournalGap, outcome_of
+from dovetail.model.calls import Call, EngineSettings, JournalGap, outcome_of
+from dovetail.model.checkpoint import Checkpoint
 from dovetail.model.events import Effect
 
 FLUSH_SECONDS = 0.2  # between two writes: what a killed process loses

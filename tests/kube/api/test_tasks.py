@@ -27,6 +27,37 @@ async def test_a_task_that_misses_a_cancellation_is_cancelled_again() -> None:
     assert (missed, task.cancelled()) == (2, True)
 
 
+async def test_a_caller_that_is_cancelled_ends_its_tasks_first() -> None:
+    """As what runs the watches: one of them misses its cancellation, and the caller is cancelled again."""
+    missed = 0
+
+    async def deaf() -> None:
+        nonlocal missed
+        while missed < 2:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                missed += 1
+        await asyncio.sleep(3600)
+
+    inner = asyncio.create_task(deaf())
+
+    async def runs_it() -> None:
+        try:
+            await asyncio.wait({inner})
+        finally:
+            await end_tasks(lambda: (inner,))
+
+    outer = asyncio.create_task(runs_it())
+    for _ in range(2):
+        await asyncio.sleep(0)
+        outer.cancel()
+    await asyncio.wait({outer}, timeout=30)
+    ended = (outer.cancelled(), inner.cancelled(), missed)
+    await end_tasks(lambda: (inner,))
+    assert ended == (True, True, 2)
+
+
 async def test_a_task_that_came_meanwhile_ends_too() -> None:
     tasks: list[asyncio.Task[None]] = []
 

@@ -14,12 +14,18 @@ async def end_tasks(tasks: Callable[[], Iterable[asyncio.Task[Any]]]) -> None:
     """Cancel all `tasks()` until they have ended; their results are not looked at.
 
     A task can miss a cancellation: one that arrives while a connection ends by a time-out of its own is taken for that
-    time-out. So it is repeated.
+    time-out. So it is repeated. A caller that is cancelled meanwhile ends them first: what is left would outlive it.
     """
+    cancelled: asyncio.CancelledError | None = None
     while left := {task for task in tasks() if not task.done()}:
         for task in left:
             task.cancel()
-        await asyncio.wait(left, timeout=CANCEL_AGAIN_SECONDS)
+        try:
+            await asyncio.wait(left, timeout=CANCEL_AGAIN_SECONDS)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 @asynccontextmanager

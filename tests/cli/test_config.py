@@ -8,7 +8,8 @@ import pytest
 
 from dovetail import config
 from dovetail.cli.errors import Refused
-from dovetail.cli.live import preemption_options, signal_options
+from dovetail.cli.live import preemption_options
+from dovetail.cli.measured_load import signal_options
 from dovetail.cli.options import ClusterOptions
 from dovetail.cli.settings import scheduler_profiles, settle
 from dovetail.kube.live.rights import PreemptionOptions, live_rights

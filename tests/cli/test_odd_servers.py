@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 from dovetail.kube.live.left_out import MOST_LEFT_OUT_NAMED
+from tests.cli.answering import answering, kubeconfig
 from tests.cli.conftest import Run
 
 LOGIN = b"<html>Log in</html>"
@@ -21,47 +21,8 @@ Serve = Callable[[bytes], Path]
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
     """Answer every request with this body; returns a kubeconfig."""
-    servers: list[ThreadingHTTPServer] = []
-
-    def started(body: bytes) -> Path:
-        class Answers(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                self.do_GET()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        class Server(ThreadingHTTPServer):
-            def handle_error(self, *_: object) -> None:
-                """The command has ended before it read all answers."""
-
-        server = Server(("127.0.0.1", 0), Answers)
-        servers.append(server)
-        Thread(target=server.serve_forever, daemon=True).start()
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
-            "users": [{"name": "u", "user": {}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "c",
-        }
-        path = tmp_path / "kubeconfig"
-        path.write_text(json.dumps(config), encoding="utf-8")
-        return path
-
-    yield started
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    with ExitStack() as servers:
+        yield lambda body: kubeconfig(tmp_path, servers.enter_context(answering(lambda path: body)))
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from dovetail.kube.files.documents import Document
 from dovetail.kube.objects.problems import Problem, Problems
 from dovetail.model.decision import Share
 from dovetail.model.pod import Pod
+from dovetail.model.signals import NodeSignals
 from dovetail.whatif import overview as whatif
 from dovetail.whatif.overview import Overview
 from dovetail.whatif.room import NodeRoom, node_room
@@ -35,12 +36,24 @@ NOTHING_SAID = PodFacts()
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredLoad:
+    """The last values of the sources of measured load, and what is wrong with the sources."""
+
+    nodes: Mapping[str, NodeSignals] = field(default_factory=dict)  # by name
+    remark: str = ""  # "" = all sources are well
+
+
+NO_LOAD_IN_FILES = MeasuredLoad(remark="files have none, only a live cluster")
+
+
+@dataclass(frozen=True, slots=True)
 class Board:
     overview: Overview
     now: float
     facts: Mapping[str, PodFacts] = field(default_factory=dict)  # by "namespace/name"
     reasons: Mapping[str, str] = field(default_factory=dict)  # uid -> why it would wait, for pods without a condition
     problems: tuple[Problem, ...] = ()
+    load: MeasuredLoad = NO_LOAD_IN_FILES
 
     @property
     def rooms(self) -> dict[str, NodeRoom]:

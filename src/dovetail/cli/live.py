@@ -16,16 +16,16 @@ from typing import Any
 
 from dovetail import kernel_cache, own_folder
 from dovetail.cli.errors import Refused
+from dovetail.cli.measured_load import signal_options
 from dovetail.cli.output.logs import Logger
 from dovetail.cli.scheduler_options import LiveOptions
 from dovetail.cli.settings import scheduler_profiles, settle, with_seals, with_vendors
 from dovetail.cli.webhook import pod_webhook, serving_webhook
-from dovetail.config import Config, PreemptionConfig, SignalsConfig, TracingConfig
+from dovetail.config import Config, PreemptionConfig, TracingConfig
 from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api
 from dovetail.kube.api.errors import ApiError
 from dovetail.kube.api.kubeconfig import KubeconfigError, find
-from dovetail.kube.conversion.measured import SERIES_LABELS, Labels
 from dovetail.kube.conversion.settings import Settings
 from dovetail.kube.conversion.vendors import Vendors
 from dovetail.kube.journal.recorder import NoJournal
@@ -38,7 +38,6 @@ from dovetail.kube.live.metrics.hami import HamiMetricsOptions
 from dovetail.kube.live.metrics.webhook import webhook_metrics
 from dovetail.kube.live.rights import PreemptionOptions
 from dovetail.kube.live.service import LiveScheduler, Lost, Options
-from dovetail.kube.live.signal_sources import QUERIES, PrometheusOptions, SignalOptions
 from dovetail.kube.live.tracing import tracing
 from dovetail.kube.live.warm import Workshop
 from dovetail.kube.live.webhook_view import LiveCluster
@@ -128,21 +127,6 @@ def preemption_options(config: PreemptionConfig, wanted: bool) -> PreemptionOpti
     return PreemptionOptions(
         enabled, config.other_schedulers, config.minimum_run_seconds, config.keep_places_after_seconds
     )
-
-
-def signal_options(config: SignalsConfig) -> SignalOptions:
-    given, prometheus = config.prometheus, None
-    if given is not None:
-        usual = SERIES_LABELS
-        labels = Labels(
-            tuple(given.node_labels) or usual.node,
-            tuple(given.card_labels) or usual.card,
-            tuple(given.index_labels) or usual.index,
-        )
-        token, ca = (Path(file) if file is not None else None for file in (given.token_file, given.ca_file))
-        prometheus = PrometheusOptions(given.url, {**QUERIES, **given.queries}, labels, token, ca)
-    every, stale, window = config.every_seconds, config.stale_after_seconds, config.window_seconds
-    return SignalOptions(config.metrics_api, prometheus, every, stale, window)
 
 
 def _label(text: str) -> tuple[str, str]:

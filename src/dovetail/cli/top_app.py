@@ -33,7 +33,8 @@ c      hide and show the GPUs of each node
 ?      hide and show this help
 q      quit
 
-A bar is the memory that is given to pods, not measured load. Green: free; yellow: partly in use; red: full."""
+A bar is the memory that is given to pods. Green: free; yellow: partly in use; red: full. Measured load is after it
+where the configuration names a source: use of the GPU, and of its memory."""
 
 
 class TopApp(App[None]):
@@ -42,7 +43,7 @@ class TopApp(App[None]):
     TITLE = "dovetail top"
     ENABLE_COMMAND_PALETTE = False
     CSS = """
-    #head { height: 1; }
+    #head { height: 2; }
     #nodes-box { height: 2fr; }
     #waiting-box { height: 1fr; border-top: solid $secondary; }
     #search { display: none; height: 3; }
@@ -92,7 +93,7 @@ class TopApp(App[None]):
         board, width = self._board, max(self.size.width - 2, 20)
         if board is None:
             return
-        self.query_one("#head", Static).update(_text([top_view.head(board, self.choice, width)]))
+        self.query_one("#head", Static).update(_text(top_view.head(board, self.choice, width)))
         self.query_one("#nodes", Static).update(_text(top_view.nodes(board, self.choice, width)))
         late = list(top_view.waiting(board, self.choice, width)) or [StyledLine("no pod waits")]
         self.query_one("#waiting", Static).update(_text(late))

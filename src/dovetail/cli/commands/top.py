@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import sys
 from typing import TYPE_CHECKING, Any
@@ -32,13 +33,14 @@ def top(
 ) -> None:
     """Show all nodes with a bar for each GPU, and the pods that wait, as they change.
 
-    The bars are memory that is given to pods; load is not measured. Keys: s sorts, / filters, c hides GPUs, ? helps,
-    q quits. Works over ssh, from 80×24 on. Needs the extra top: pip install 'dovetail[top]'. --once does not need it.
+    The bars are memory that is given to pods. Measured load stands beside it where the scheduler's configuration
+    (--config) names a source under `signals`. Keys: s sorts, / filters, c hides GPUs, ? helps, q quits. Works over ssh,
+    from 80×24 on. Needs the extra top: pip install 'dovetail[top]'. --once does not need it.
 
     \b
     Examples:
       dovetail top
-      dovetail top --context production
+      dovetail top --context production --config dovetail.yaml
       dovetail top --once | head -20
       dovetail top -f cluster.json.gz
 
@@ -54,6 +56,11 @@ def top(
             from dovetail.cli import top_view
 
             board = boards.read(asked)
+            if asked.live:
+                from dovetail.cli.measured_load import measured_once
+
+                nodes = [use.node for use in board.overview.nodes]
+                board = dataclasses.replace(board, load=measured_once(asked, nodes))
         columns = width or (shutil.get_terminal_size().columns if sys.stdout.isatty() else PIPE_WIDTH)
         echo("\n".join(line.text for line in top_view.frame(board, top_view.TopChoice(), columns)))
         return
@@ -86,7 +93,8 @@ async def _boards(asked: ClusterOptions) -> AsyncIterator[Board]:
         yield boards.read(asked)
         return
     from dovetail.cli.following import following
+    from dovetail.cli.measured_load import metering
 
-    async with following(asked) as stream:
+    async with metering(asked) as meter, following(asked, meter) as stream:
         while True:
             yield await stream.next()

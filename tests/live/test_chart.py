@@ -271,6 +271,37 @@ def test_monitoring_has_the_dashboards_as_they_are_and_labels_by_which_prometheu
     assert sorted(labelled) == ["PrometheusRule", "ServiceMonitor"]
 
 
+@pytest.mark.parametrize("monitor", ["monitoring", "service-monitor"])
+@pytest.mark.parametrize("parts", [(), ("webhook",), ("webhook-alone",), ("extender", "webhook-alone")])
+def test_prometheus_finds_the_metrics_of_every_deployment(
+    monitor: str, parts: tuple[str, ...], programs: Programs
+) -> None:
+    """The ServiceMonitor selected the scheduler only: the extender and the webhook in pods of its own were not read."""
+    names = (monitor, *parts)
+    for made in (programs.kustomized(programs.overlay(*names)), programs.templated(switched_on(*names))):
+        deployments = {item["metadata"]["name"]: item for item in made if item["kind"] == "Deployment"}
+        assert deployments
+        for name, item in deployments.items():
+            assert len(ports_read(made, item["spec"]["template"])) == 1, name
+
+
+def ports_read(made: list[Object], template: Object) -> list[int]:
+    """The ports of these pods that a ServiceMonitor has Prometheus read: through Services that both select."""
+    (monitor,) = [item["spec"] for item in made if item["kind"] == "ServiceMonitor"]
+    (rule,) = monitor["selector"]["matchExpressions"]
+    (endpoint,) = monitor["endpoints"]
+    assert rule["operator"] == "In"
+    named = {port["name"]: port["containerPort"] for port in template["spec"]["containers"][0]["ports"]}
+    return [
+        named[port["targetPort"]]
+        for item in made
+        if item["kind"] == "Service" and item["metadata"]["labels"].get(rule["key"]) in rule["values"]
+        if item["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+        for port in item["spec"]["ports"]
+        if port["name"] == endpoint["port"]
+    ]
+
+
 def test_another_configuration_starts_new_pods(programs: Programs) -> None:
     def template(**config: Any) -> Object:
         made = programs.templated({"config": VALUES["config"] | config})

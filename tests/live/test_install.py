@@ -51,11 +51,17 @@ def _operators_kind(kind: str, spec: Object) -> Object:
     }
 
 
+EXPRESSION = _object("key operator", key=TEXT, operator=TEXT, values=_list(TEXT))
 ENDPOINT = _object(port=TEXT, path=TEXT, interval=TEXT)
 RULE = _object("expr", alert=TEXT, expr=TEXT, labels=TEXTS, annotations=TEXTS, **{"for": TEXT})
 OPERATORS_KINDS = [
     _operators_kind(
-        "ServiceMonitor", _object("selector endpoints", selector=_object(matchLabels=TEXTS), endpoints=_list(ENDPOINT))
+        "ServiceMonitor",
+        _object(
+            "selector endpoints",
+            selector=_object(matchExpressions=_list(EXPRESSION)),
+            endpoints=_list(ENDPOINT),
+        ),
     ),
     _operators_kind("PrometheusRule", _object(groups=_list(_object("name", name=TEXT, rules=_list(RULE))))),
 ]

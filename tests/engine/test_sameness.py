@@ -15,6 +15,7 @@ from dovetail.model.decision import Decision
 from dovetail.model.events import Bind, GroupArrived, NodeChanged, PodGone, PodObserved
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod, RunningPod
+from dovetail.model.relations import PodTerm, Relations, Selector
 from tests.engine.pictures import alone, made, picture, said
 from tests.strategies import World, renamed, worlds
 
@@ -61,6 +62,21 @@ def _known(shown: dict[str, Any]) -> dict[str, Any]:
     """Without which of several alike pods is guessed to have which card."""
     pods = {uid: (row[0], () if row[3] else row[1], *row[2:]) for uid, row in shown["pods"].items()}
     return {**shown, "pods": pods}
+
+
+@given(worlds())
+def test_arrays_that_are_used_again_keep_nothing_of_the_pod_before(world: World) -> None:
+    """Pods with rules about other pods and pods without share them; one scheduler makes new ones for each decision."""
+    keeping, forgetting = made(world.nodes), made(world.nodes)
+    for n, group in enumerate(alone(world.groups)):
+        pod = group.pods[0]
+        if n % 2:
+            term = PodTerm("zone", Selector((("side", str(n % 4)),)), (pod.namespace,))
+            pod = replace(pod, labels={"side": str(n % 4)}, relations=Relations(anti_affinity=(term,)))
+        forgetting.requests.forget()
+        kept, fresh = (scheduler.place([replace(group, pods=(pod,))]) for scheduler in (keeping, forgetting))
+        assert said(kept) == said(fresh)
+    assert picture(keeping) == picture(forgetting)
 
 
 @given(worlds(), st.sampled_from(range(1, 5)))

@@ -14,6 +14,7 @@ ENTRY_BYTES = 200  # of an entry beside what it keeps
 HEADER_BYTES = 16  # of an object, for the garbage collector
 LEAST_REMEMBERED = 1_024  # answers about pods that are kept where few pods exist: their templates may come again
 _PROGRAM = (type, Enum, FunctionType, BuiltinFunctionType, ModuleType)  # is there once, whatever is kept
+_PLAIN = frozenset((str, int, float, bytes))  # most values; they refer to nothing
 
 
 def size_of(value: object) -> int:
@@ -24,11 +25,13 @@ def size_of(value: object) -> int:
     seen, todo, total = set[int](), [value], 0
     while todo:
         one = todo.pop()
-        if id(one) in seen or isinstance(one, _PROGRAM):
+        if id(one) in seen:
             continue
         seen.add(id(one))
-        total += one.__sizeof__() + HEADER_BYTES
-        if not isinstance(one, (str, int, float, bytes)):
+        if type(one) in _PLAIN:
+            total += one.__sizeof__() + HEADER_BYTES
+        elif not isinstance(one, _PROGRAM):
+            total += one.__sizeof__() + HEADER_BYTES
             todo += gc.get_referents(one)
     return total
 

@@ -10,7 +10,7 @@ from zlib import crc32
 import numpy as np
 
 from dovetail.engine.kernel.build import profile_hooks
-from dovetail.engine.kernel.state import FRESH, UNLIMITED, Batch
+from dovetail.engine.kernel.state import FRESH, OWN, UNLIMITED, Batch
 from dovetail.engine.ledger.intern import MOST_REMEMBERED, MOST_REMEMBERED_BYTES, NO_OWNER, Names, cards_taken
 from dovetail.engine.ledger.ledger import Ledger
 from dovetail.engine.ledger.remembered import Remembered, most_for
@@ -140,17 +140,33 @@ class Requests:
 
     def batch_of_one(self, pod: Pod, signature: Signature) -> Batch:
         """A batch for one pod without a quota, the usual event: overwrites the arrays of the last one."""
+        batch = self._of_one(pod, signature)
+        batch.scores[0], batch.vector[0] = self._kept(signature)
+        batch.mask[0] = signature.mask
+        return batch
+
+    def own_batch(self, pod: Pod, signature: Signature) -> Batch:
+        """A batch for one pod by the mask that was written for it alone: nothing is kept of its scores.
+
+        Without a quota, it overwrites the arrays of the last batch of one pod.
+        """
+        limited = self._quotas.apply_to(pod)
+        batch = self.batch([pod], [signature], [(1, 1)]) if limited else self._of_one(pod, signature)
+        batch.scores[0] = batch.vector[0] = FRESH
+        batch.mask[0] = OWN
+        return batch
+
+    def _of_one(self, pod: Pod, signature: Signature) -> Batch:
+        """The batch of one pod, used again and again; mask and scores are still those of the pod before."""
         profile, vendors = id(signature.profile), self._ledger.intern.vendors.size
         batch = self._single.get(profile)
         if batch is None or len(batch.taken) < signature.entries or len(batch.quota) < vendors:
             fresh = self.batch([pod], [signature], [(1, 1)])
             room = np.zeros((max(16, signature.entries), 4), dtype=np.int64)
             batch = self._single[profile] = fresh._replace(taken=room)
-        else:
-            batch.scores[0], batch.vector[0] = self._kept(signature)
-            batch.shape[0], batch.mask[0] = signature.shape, signature.mask
-            batch.owner[0] = self._ledger.owner(pod) if pod.owner else NO_OWNER
-            batch.draw[0] = self.draw(pod.key) if signature.draws else 0
+        batch.shape[0] = signature.shape
+        batch.owner[0] = self._ledger.owner(pod) if pod.owner else NO_OWNER
+        batch.draw[0] = self.draw(pod.key) if signature.draws else 0
         return batch
 
     def draw(self, key: str) -> int:

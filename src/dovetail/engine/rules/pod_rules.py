@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from dovetail.engine.kernel.build import Kernel
-from dovetail.engine.kernel.state import FRESH, INACTIVE, OWN, Batch
+from dovetail.engine.kernel.state import FRESH, INACTIVE, Batch
 from dovetail.engine.ledger.in_force import ABOUT_PODS_AND_NODES, Rule
 from dovetail.engine.ledger.ledger import Ledger
 from dovetail.engine.ledger.requests import Requests, unlimited
@@ -119,11 +119,9 @@ class Related:
 
     def alone(self, pod: Pod, refusals: Bytes) -> Batch:
         """A batch of this pod, with these refusals of rows beside those of its node rules."""
-        signature = self._requests.signature(pod)
-        plain = self._requests.batch([pod], [signature], [(1, 1)])
-        own = np.full(1, FRESH, dtype=np.int64)
+        batch = self._requests.own_batch(pod, self._requests.signature(pod))
         self._ledger.places.write_own_mask(pod.node_rules, refusals)
-        return plain._replace(mask=np.full(1, OWN, dtype=np.int64), scores=own, vector=own)
+        return batch
 
     def _survey(self, pod: Pod, batch: Batch) -> tuple[Bytes, Floats]:
         """[row]: 0 or why the node cannot take the pod; and its score. The next call overwrites both."""

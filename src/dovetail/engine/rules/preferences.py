@@ -81,6 +81,8 @@ class Preferred:
 
     def _taints(self, pod: Pod, feasible: Flags) -> Ints:
         """tainttoleration: fewer PreferNoSchedule taints that are not tolerated are better."""
+        if not self._facts.avoided:
+            return np.full(len(feasible), HIGHEST)
         return HIGHEST - _of_highest(self._facts.disliked(pod.node_rules.tolerations), feasible)
 
     def _nodes(self, pod: Pod, feasible: Flags) -> Ints:
@@ -170,6 +172,8 @@ class Preferred:
         """imagelocality: bytes of the pod's images that the node has, scaled by how many nodes have them."""
         facts, preferences = self._facts, pod.preferences
         found: Ints = np.zeros(len(self._ledger.nodes), dtype=np.int64)
+        if facts.images.keys().isdisjoint(preferences.images):
+            return found
         nodes = int(np.count_nonzero(facts.active))
         for name in preferences.images:
             image = facts.images.get(name)

@@ -120,7 +120,8 @@ def recorded_shares(
             return None
     kinds = [container.kind for container in pod.containers]
     shares = _all_placed(records, kinds)
-    announced = _all_placed(_announced(annotations, rows, asked), kinds) or ()
+    once_more = _announced(annotations, rows, asked)
+    announced = (_all_placed(once_more, kinds) or ()) if once_more else ()
     if shares is not None and announced:
         known = {(share.container, share.uuid) for share, _ in shares}
         announced = tuple(one for one in announced if (one[0].container, one[0].uuid) not in known)

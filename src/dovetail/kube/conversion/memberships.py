@@ -47,6 +47,7 @@ LWS_NAME, LWS_GROUP, LWS_WORKER, LWS_SIZE = f"{LWS}name", f"{LWS}group-index", f
 LEADER, WORKER = "leader", "worker"
 JOB_NAMES = ("batch.kubernetes.io/job-name", "job-name")  # the older label is still written
 OWN_NAMES = (OWN_GANG, OWN_SIZE, OWN_ROLE, OWN_ROLE_SIZE, *ROLE_RULES, *GANG_RULES)
+_OWN_NAMES = frozenset(OWN_NAMES)
 KOORDINATOR_NAMES = tuple(f"{KOORDINATOR_PREFIX}{name}" for name in ("name", "min-available", "waiting-time", "groups"))
 
 
@@ -88,6 +89,8 @@ def membership(meta: objects.Meta, spec: objects.PodSpec, namespace: str) -> Mem
 
 def _alone(annotations: Mapping[str, str]) -> Membership:
     """A pod that is in no gang. Annotations that need one have no effect."""
+    if _OWN_NAMES.isdisjoint(annotations):
+        return NO_MEMBERSHIP
     key = next((key for key in OWN_NAMES if annotations.get(key)), "")
     if not key:
         return NO_MEMBERSHIP

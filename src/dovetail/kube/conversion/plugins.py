@@ -64,7 +64,7 @@ def plugin_cards(
     node: str, capacity: Mapping[str, int], allocatable: Mapping[str, int], vendors: Vendors
 ) -> PluginNode:
     """The node's cards. Two plugins on one node would hand out the same cards twice: then it takes no new pods."""
-    found = [(row, PLUGINS[row.plugin], PLUGINS[row.plugin].cards(capacity, row)) for row in vendors.rows if row.plugin]
+    found = [(row, PLUGINS[row.plugin], PLUGINS[row.plugin].cards(capacity, row)) for row in vendors.with_plugin]
     there = [(row, plugin, cards) for row, plugin, cards in found if cards is not None]
     if not there:
         return NO_PLUGIN
@@ -102,13 +102,13 @@ def _doubt(
 
 def written_by_plugins(vendors: Vendors) -> Callable[[str], bool]:
     """Whether an annotation of a pod is a result of one of these schedulers or plugins."""
-    rules = tuple(PLUGINS[row.plugin].is_written for row in vendors.rows if row.plugin)
+    rules = tuple(PLUGINS[row.plugin].is_written for row in vendors.with_plugin)
     return lambda annotation: any(rule(annotation) for rule in rules)
 
 
 def named_cards(annotations: Mapping[str, str], vendors: Vendors) -> tuple[tuple[str, str], ...]:
     """The annotations, with their texts, in which the plugins name a pod's cards."""
-    rules = [PLUGINS[row.plugin].names_cards for row in vendors.rows if row.plugin]
+    rules = [PLUGINS[row.plugin].names_cards for row in vendors.with_plugin]
     return tuple((name, text) for name, text in annotations.items() if any(rule(name) for rule in rules))
 
 
@@ -119,8 +119,8 @@ def with_plugin_records(pod: Pod, node: str, annotations: Mapping[str, str], ven
     """
     words = {ask.vendor for container in pod.containers for ask in container.asks}
     made = {}
-    for row in vendors.rows:
-        if not row.plugin or row.word not in words:
+    for row in vendors.with_plugin:
+        if row.word not in words:
             continue
         if not annotations.get(row.allocated, "").strip() or PLUGINS[row.plugin].has_assigned(annotations):
             made[row.allocated] = _record(pod, node, annotations, row)
@@ -133,7 +133,7 @@ def assigned_by_plugin(
 ) -> Mapping[str, str] | None:
     """The annotations with a record of the cards that plugins say they gave; None where one of them is not legible."""
     words = {ask.vendor for container in pod.containers for ask in container.asks}
-    rows = [row for row in vendors.rows if row.plugin and row.word in words]
+    rows = [row for row in vendors.with_plugin if row.word in words]
     rows = [row for row in rows if PLUGINS[row.plugin].has_assigned(annotations)]
     made = {row.allocated: _record(pod, node, annotations, row) for row in rows}
     return {**annotations, **made} if made and all(made.values()) else None
@@ -141,7 +141,7 @@ def assigned_by_plugin(
 
 def assigned_trace(annotations: Mapping[str, str], vendors: Vendors) -> int:
     """A digest of which cards plugins say they gave; 0 = they say nothing yet."""
-    rows = [row for row in vendors.rows if row.plugin and PLUGINS[row.plugin].has_assigned(annotations)]
+    rows = [row for row in vendors.with_plugin if PLUGINS[row.plugin].has_assigned(annotations)]
     return hash(frozenset(named_cards(annotations, vendors))) or 1 if rows else 0
 
 

@@ -54,10 +54,15 @@ QUEUE_KEYS = (  # the first that a pod has counts
     QueueKey("annotations", "volcano.sh/queue-name", volcano),  # Volcano's Job controller writes it
     QueueKey("labels", "volcano.sh/queue-name", volcano),  # KubeRay writes it
 )
+_LABELS, _ANNOTATIONS = (
+    frozenset(one.key for one in QUEUE_KEYS if one.place == place) for place in ("labels", "annotations")
+)
 
 
 def named_queue(meta: objects.Meta) -> str:
     """The name of the queue that a pod names; "" = it names none."""
+    if _LABELS.isdisjoint(meta.labels) and _ANNOTATIONS.isdisjoint(meta.annotations):  # most pods name none
+        return ""
     for place, key, queue in QUEUE_KEYS:
         said = (meta.labels if place == "labels" else meta.annotations).get(key)
         if said:

@@ -164,8 +164,9 @@ def first_held(
 
 def booked(held: Held, pod: Pod, source: objects.Pod) -> Held:
     """What the pod holds now: less than its record, once its init containers have ended."""
-    kinds = [container.kind for container in pod.containers]
-    shares = None if held.record is None else without_finished_init(held.record, kinds, source)
+    shares = held.record
+    if shares is not None and source.spec.init_containers:
+        shares = without_finished_init(shares, [container.kind for container in pod.containers], source)
     times = placed_at(source.status), started_at(source.status)
     return held._replace(running=RunningPod(pod, source.spec.node_name, shares, held.running.trust, *times))
 

@@ -46,7 +46,7 @@ class Settling:
         self._lost: dict[str, Node] = {}  # nodes that were deleted while pods held their cards, as they were
         self._gone: dict[str, Node] = {}  # other nodes that were deleted, as they were; the oldest first
         self._registrar: dict[str, str] = {}  # uuid -> the node that registered it first
-        self._pods_on: defaultdict[str, Counter[str]] = defaultdict(Counter)  # uuid -> node -> pods that prove it
+        self._pods_on: defaultdict[str, dict[str, int]] = defaultdict(dict)  # uuid -> node -> pods that prove it
         self._pods_of: Counter[str] = Counter()  # node -> cards held by pods with a record
         self._contested: set[str] = set()  # nodes that wait until a card is released elsewhere
         self._young: set[str] = set()  # nodes whose count is not trusted yet
@@ -86,7 +86,8 @@ class Settling:
             self._pods_of[node] += 1
             if not proves:
                 continue
-            self._pods_on[uuid][node] += 1
+            pods = self._pods_on[uuid]
+            pods[node] = pods.get(node, 0) + 1
             if self._registrar.get(uuid, node) != node:
                 self._contested.add(self._registrar[uuid])
         if node in self._seen and self._seen[node].reading.source is CardSource.COUNT:
@@ -96,9 +97,11 @@ class Settling:
         """Undo `pod_holds`, with the same arguments."""
         for uuid in uuids:
             for counter in (self._pods_of, self._pods_on[uuid]) if proves else (self._pods_of,):
-                counter[node] -= 1
-                if counter[node] <= 0:
-                    del counter[node]
+                left = counter.get(node, 0) - 1
+                if left > 0:
+                    counter[node] = left
+                else:
+                    counter.pop(node, None)
             if not self._pods_on.get(uuid, True):
                 del self._pods_on[uuid]
         if node in self._lost and not self._pods_of[node]:
@@ -151,7 +154,7 @@ class Settling:
         """
         why = ""
         for device in devices:
-            pods = self._pods_on.get(device.uuid, Counter())
+            pods = self._pods_on.get(device.uuid, ())
             others = sorted(node for node in pods if node != name and self._had(node, device.uuid))
             first = self._registrar.setdefault(device.uuid, name)
             if others:

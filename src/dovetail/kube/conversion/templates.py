@@ -62,6 +62,7 @@ class TemplateDigests:
         self._names = names_of(vendors)
         # The same names are checked again and again.
         self._may_be_a_slip = lru_cache(maxsize=4_096)(self._names.may_be_a_slip)
+        self._matters = lru_cache(maxsize=4_096)(self._may_change_a_request)
         self._written_by_plugins = written_by_plugins(vendors)
         given = (name for row in rows for name in (row.to_allocate, row.allocated) if name)
         self._results = frozenset((EPOCH, BOUND_BY, SEAL, NODE_LABEL, ASSIGNED_TIME, PHASE, BIND_TIME, *given))
@@ -90,7 +91,7 @@ class TemplateDigests:
         odd = [key for key in meta.annotations if (slips(key) or key in names.labels) and not self._matters(key)]
         return odd + [key for key in meta.labels if slips(key) or key in names.not_for_labels]
 
-    def _matters(self, annotation: str) -> bool:
+    def _may_change_a_request(self, annotation: str) -> bool:
         if annotation in NETWORK_KEYS:
             return True
         if not annotation.startswith(self._prefixes) or annotation in self._results:

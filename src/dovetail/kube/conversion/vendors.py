@@ -88,6 +88,11 @@ class Vendors:
         return frozenset(row.allocated for row in self.rows if row.allocated)
 
     @cached_property
+    def with_plugin(self) -> tuple[Vendor, ...]:
+        """The rows of plugins of other systems."""
+        return tuple(row for row in self.rows if row.plugin)
+
+    @cached_property
     def positions(self) -> dict[str, tuple[int, ...]]:
         """Resource or pod annotation -> the rows that it concerns."""
         found: dict[str, tuple[int, ...]] = {}

@@ -122,7 +122,7 @@ class HamiLocks:
     async def take(self, bind: Bind) -> bool:
         """Wait until the lock is ours. False: the node needs no lock at the time of the answer."""
         node = str(bind.decision.node)
-        if not bind.decision.shares:
+        if not bind.decision.shares or node not in self._gates:  # the usual case, without a timer
             return False
         patience = asyncio.get_running_loop().call_later(TELL_AFTER, self._tell, bind)
         try:

@@ -31,10 +31,11 @@ class HeldGroups:
 
     def waits_for_kernel(self, group: Group) -> bool:
         """Whether the group must wait for compiled kernels: on a large cluster, interpreting would delay all others."""
-        if self._driver.kernels is None:
+        scheduler = self._driver.scheduler
+        if self._driver.kernels is None or all(scheduler.is_compiled(pod.profile) for pod in group.pods):
             return False
         again = partial(self._offer_again, group.name)
-        why = self._driver.kernels.admit(group, len(self._driver.scheduler.ledger.nodes), again)
+        why = self._driver.kernels.admit(group, len(scheduler.ledger.nodes), again)
         if why:
             self._hold(group)
             for pod in group.pods:

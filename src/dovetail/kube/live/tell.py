@@ -154,7 +154,8 @@ class Teller:
             self.dropped += 1
             self._events.drop_one()
         self._noted += 1
-        note = replace(note, reason=self.event_names.get(note.reason, note.reason))
+        if note.reason in self.event_names:
+            note = replace(note, reason=self.event_names[note.reason])
         self._events.put(note.pod.namespace, str(self._noted), _waiting_event(self._now(), note))
         self._more_events.set()
 

@@ -20,7 +20,7 @@ from dovetail.cli.measured_load import signal_options
 from dovetail.cli.output.logs import Logger
 from dovetail.cli.scheduler_options import LiveOptions
 from dovetail.cli.settings import scheduler_profiles, settle, with_seals, with_vendors
-from dovetail.cli.webhook import pod_webhook, serving_webhook
+from dovetail.cli.webhook import address, check_names, pod_webhook, serving_webhook
 from dovetail.config import Config, PreemptionConfig, TracingConfig
 from dovetail.kube.api.auth import Credentials
 from dovetail.kube.api.client import Api
@@ -55,6 +55,8 @@ Beside = Callable[[LiveScheduler, Logger], AbstractAsyncContextManager[None]]
 def run(asked: LiveOptions, beside: Beside | None = None) -> int:
     log = Logger(Level[asked.log_level.upper()], as_json=asked.json_logs)
     problems = Problems()
+    check_names(asked.webhook)
+    _listen_address(asked.listen)
     try:
         config, settings = settle(asked.asked, problems)
         settings = with_vendors(settings, asked.asked.device_config or config.device_config, problems)
@@ -187,12 +189,16 @@ async def _serve(
     return STOPPED
 
 
+def _listen_address(text: str) -> tuple[str, int | None]:
+    """Host and port of --listen; no port = nothing is served. Raises Refused."""
+    host, port = address(text, "--listen", "127.0.0.1:9396") if text else ("", None)
+    return host or "127.0.0.1", port
+
+
 def _listening(asked: LiveOptions, api: Api, service: LiveScheduler, observed: ObservedOptions, log: Logger) -> Any:
     from dovetail.kube.live.health import listening
     from dovetail.kube.live.metrics_auth import Reviews
 
-    host, _, port = asked.listen.rpartition(":")
-    if asked.listen and not port.isdecimal():
-        raise Refused(f"--listen: {asked.listen!r} is not HOST:PORT, such as 127.0.0.1:9396")
+    host, port = _listen_address(asked.listen)
     reviews = Reviews(api, log) if asked.metrics_auth == "apiserver" else None
-    return listening(host or "127.0.0.1", int(port) if asked.listen else None, service, log, reviews, observed.hami)
+    return listening(host, port, service, log, reviews, observed.hami)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,8 @@ from dovetail.web.webhook import WEBHOOK_LIMITS, WEBHOOK_PATH, webhook_routes
 
 STOPPED, NOT_STARTED = 0, 1
 DEFAULT_NAME = "dovetail"
+_DNS_LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_DNS_NAME = re.compile(rf"(?=.{{1,253}}\Z){_DNS_LABEL}(\.{_DNS_LABEL})*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,18 @@ def address(text: str, option: str, example: str) -> tuple[str, int]:
     if not port.isdecimal() or int(port) > 65_535:
         raise Refused(f"{option}: {text!r} is not HOST:PORT, such as {example}")
     return host.strip("[]"), int(port)
+
+
+def check_names(asked: WebhookAsked, scheduler_names: Iterable[str] = ()) -> None:
+    """The names of the options, before anything is printed or asked of a cluster. Raises Refused."""
+    given = [("--webhook-service", asked.webhook_service), *(("--scheduler-name", name) for name in scheduler_names)]
+    if asked.webhook_configuration:  # empty = none
+        given.append(("--webhook-configuration", asked.webhook_configuration))
+    for option, name in given:
+        if not _DNS_NAME.fullmatch(name):
+            raise Refused(
+                f"{option}: {name!r} is not a DNS name: lower-case letters, digits, '-' and '.', such as dovetail"
+            )
 
 
 def pod_webhook(

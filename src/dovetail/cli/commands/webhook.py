@@ -67,8 +67,9 @@ def webhook(
     Ends on SIGTERM and Ctrl-C after what is under way. Exit codes: 0 asked to stop, 2 the options are wrong.
     """
     with extra("live"):
-        from dovetail.cli.webhook import AloneOptions, configuration_text, run_alone
+        from dovetail.cli.webhook import AloneOptions, check_names, configuration_text, run_alone
 
+    check_names(webhook, names)
     asked = ClusterOptions(config=config, device_config=device_config)
     if print_configuration:
         echo(configuration_text(asked, webhook))

@@ -17,6 +17,7 @@ from dovetail.cli.options import ClusterOptions
 from dovetail.cli.output.logs import Logger
 from dovetail.cli.settings import scheduler_profiles, settle, with_vendors
 from dovetail.cli.webhook_options import DEFAULT_WEBHOOK_NAME, WebhookAsked
+from dovetail.config import Config
 from dovetail.kube.admission.configuration import webhook_configuration
 from dovetail.kube.admission.webhook import KnownCluster, PodWebhook, WebhookOptions
 from dovetail.kube.api.auth import Credentials
@@ -155,14 +156,20 @@ def configuration_text(asked: ClusterOptions, webhook: WebhookAsked) -> str:
     return yaml.safe_dump(made, sort_keys=False, width=110).rstrip("\n")
 
 
+def profiles_alone(config: Config, settings: Settings, asked: AloneOptions) -> dict[str, Settings]:
+    """Scheduler name -> settings. Pods get the first name: the command line's, if it has one."""
+    names = asked.names or (() if config.schedulers else (DEFAULT_NAME,))
+    found = scheduler_profiles(config, settings, names, str(asked.asked.config))
+    return {name: found[name] for name in (*names, *found)}
+
+
 def run_alone(asked: AloneOptions) -> int:
     log = Logger(Level[asked.log_level.upper()], as_json=asked.json_logs)
     problems = asked.problems
     try:
         config, settings = settle(asked.asked, problems)
         settings = with_vendors(settings, asked.asked.device_config or config.device_config, problems)
-        names = asked.names or (() if config.schedulers else (DEFAULT_NAME,))
-        profiles = scheduler_profiles(config, settings, names, str(asked.asked.config))
+        profiles = profiles_alone(config, settings, asked)
         wants_api = bool(asked.webhook.webhook_secret)
         connection = find(os.environ, kubeconfig=asked.kubeconfig, context=asked.context) if wants_api else None
     except InputError as error:

@@ -57,8 +57,6 @@ def test_an_address_that_is_none_is_refused_before_the_kubeconfig_is_looked_at(
         ("--webhook-configuration", "a..b"),
         ("--webhook-configuration", "a" * 254),
         ("--webhook-service", ""),
-        ("--scheduler-name", ""),
-        ("--scheduler-name", "hami\n"),
     ],
 )
 def test_names_that_kubernetes_would_refuse_are_not_printed_into_the_webhooks_configuration(
@@ -68,6 +66,14 @@ def test_names_that_kubernetes_would_refuse_are_not_printed_into_the_webhooks_co
     assert said.exit_code == 2
     assert f"{option}: {name!r} is not a DNS name" in said.output
     assert "MutatingWebhookConfiguration" not in said.stdout
+
+
+@pytest.mark.parametrize("name", ["", "hami\n", "hami scheduler"])
+def test_scheduler_names_that_no_pod_states_are_refused(name: str, run: Run) -> None:
+    said = run("webhook", "--print-configuration", "--scheduler-name", name)
+    assert said.exit_code == 2
+    assert f"--scheduler-name: {name!r} is empty or has spaces" in said.output
+    assert run("webhook", "--print-configuration", "--scheduler-name", "My_Scheduler").exit_code == 0
 
 
 @pytest.mark.parametrize("name", ["dovetail-webhook", "gpu.example.com", "a" * 63])

@@ -66,7 +66,10 @@ def address(text: str, option: str, example: str) -> tuple[str, int]:
 
 def check_names(asked: WebhookAsked, scheduler_names: Iterable[str] = ()) -> None:
     """The names of the options, before anything is printed or asked of a cluster. Raises Refused."""
-    given = [("--webhook-service", asked.webhook_service), *(("--scheduler-name", name) for name in scheduler_names)]
+    for name in scheduler_names:  # Kubernetes takes any text as a pod's schedulerName
+        if not name.isprintable() or not name or " " in name:
+            raise Refused(f"--scheduler-name: {name!r} is empty or has spaces: write a name, such as dovetail")
+    given = [("--webhook-service", asked.webhook_service)]
     if asked.webhook_configuration:  # empty = none
         given.append(("--webhook-configuration", asked.webhook_configuration))
     for option, name in given:

@@ -180,13 +180,19 @@ class OrderlyWorld(RuleBasedStateMachine):
     @precondition(lambda self: self.ledger.pods)
     @rule(seed=seeds)
     def pod_is_seen_again(self, seed: int) -> None:
-        """Our own placement comes back as an observation."""
+        """Our own placement comes back as an observation. Cards that were assumed are recorded from now on.
+
+        Then those that are assumed of other pods on the node may become others: a guess goes by what is recorded.
+        """
         uid = self.held(seed)
         held = self.ledger.pods[uid]
-        seen = RunningPod(held.pod, self.ledger.node_of(uid), self.ledger.shares(held.slot))
+        seen, was_assumed = RunningPod(held.pod, self.ledger.node_of(uid), self.ledger.shares(held.slot)), held.assumed
         before = picture(self.scheduler)["nodes"]
         self.handle(lambda at: PodObserved(at, seen))
-        assert picture(self.scheduler)["nodes"] == before
+        held = self.ledger.pods[uid]
+        assert (self.ledger.shares(held.slot), held.assumed) == (seen.shares, False)
+        if not was_assumed:
+            assert picture(self.scheduler)["nodes"] == before
 
     @precondition(lambda self: self.ledger.pods)
     @rule(seed=seeds)

@@ -26,11 +26,15 @@ class Dovetail:
         self._plane = plane
         self.port = free_ports(1)[0]
         quick = ["--interpreted"] if interpreted else []
-        self._command = [
+        command = [
             *(DOVETAIL, "--debug", "scheduler", "--kubeconfig", str(plane.kubeconfig("dovetail"))),
             *("--listen", f"127.0.0.1:{self.port}", "--identity", "test", *quick, *options),
         ]
-        self.log = plane.path / f"dovetail-{next(_numbers)}.log"
+        self.runs(command, plane.path / f"dovetail-{next(_numbers)}.log")
+
+    def runs(self, command: list[str], log: Path) -> None:
+        """What is started, and where its log goes."""
+        self._command, self.log = command, log
         self.process: Process | None = None
         self._lock = threading.RLock()  # tests start and kill, and `kept_alive` starts again
 

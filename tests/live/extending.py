@@ -19,7 +19,7 @@ from tests.live.dovetail_process import DOVETAIL, Dovetail
 from tools.controlplane.access import grant_dovetail
 from tools.controlplane.client import Object
 from tools.controlplane.plane import ControlPlane
-from tools.controlplane.process import Process, free_ports
+from tools.controlplane.process import free_ports
 
 NAME = "hami-scheduler"
 # HAMi's chart: templates/scheduler/configmapnew.yaml; the resources are those of values.yaml's default devices.
@@ -52,13 +52,12 @@ class ExtenderProcess(Dovetail):
         self.port, self.http = free_ports(2)
         secure = _certificate(plane.path) if https else []
         self.url = f"http{'s' * https}://127.0.0.1:{self.http}"
-        self._command = [
+        command = [
             *(DOVETAIL, "--debug", "extender", "--kubeconfig", str(plane.kubeconfig("dovetail"))),
             *("--http_bind", f"127.0.0.1:{self.http}", "--metrics-bind-address", f"127.0.0.1:{self.port}"),
             *("--identity", "extender", "--interpreted", "--debug", *secure, *options),
         ]
-        self.log = plane.path / f"extender-{next(_numbers)}.log"
-        self.process: Process | None = None
+        self.runs(command, plane.path / f"extender-{next(_numbers)}.log")
 
     def fetch(self, path: str) -> tuple[int, str]:
         """GET from the extender's own port."""

@@ -201,6 +201,7 @@ class Scheduler:
 
     def retry_some(self, at: float, pods: int) -> list[Effect]:
         """Where retries are deferred: try about `pods` waiting pods that a change may have helped."""
+        self.claims.service.now = max(at, self.claims.service.now)  # no event may have come for long
         if self.news.pods:
             self._spread_news(at, self.news.take())
         return self.retries.run(at, pods)

@@ -240,3 +240,24 @@ def test_a_queue_is_owed_more_when_another_asks_for_less(limited: bool) -> None:
     cluster.end()
     work(cluster)
     assert cluster.node_of("c") == "n"
+
+
+def test_a_search_that_was_put_off_is_made_although_no_event_comes() -> None:
+    """As above, but b's pod is deleted half a second after the search for c's pod failed; nothing happens after it.
+
+    An equal search is made once a second. That second must end on a quiet cluster, too.
+    """
+    cluster = Cluster(node("n", gpus=12))
+    with_queues(cluster, *(quota(name, {}, {"gpus": 12 * GPU}, "koordinator") for name in "abc"))
+    scheduler = cluster.scheduler
+    scheduler.retries.deferred = scheduler.claims.helpless.limited = True
+    for number in range(12):
+        cluster.arrive(job(f"a{number}", "a"))
+    cluster.arrive(job("elsewhere", "b", gpus=6, node_rules=NodeRules(selector=(("zone", "none"),))))
+    cluster.arrive(job("c", "c", gpus=6))
+    cluster.now += 0.5
+    cluster.happens(PodGone(cluster.now, "uid-elsewhere"))
+    for _ in range(5):
+        work(cluster)
+        cluster.now += 1
+    assert len(cluster.stopped) == 6
